@@ -100,7 +100,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Change notifications that a server keeps for all `subscriptions/listen` streams and sessions that have not read them yet;
     #: repeats are merged. For a reader that falls behind further, everything that it subscribed to counts as changed.
     queued_changes: int = 4096
-    #: Sync functions running concurrently in worker threads. Further calls wait in order; cancelled ones leave the queue.
+    #: Sync functions running concurrently in worker threads. Further calls wait in order, and leave at once if they are given up.
     threads: int = 40
     #: Proxy: sessions with the server behind it, of all callers and of one (a principal, or else an address). Further ones are
     #: rejected. If each session is a child process, `upstream_processes` is the limit for all.
