@@ -6,6 +6,8 @@ import json
 import sys
 
 DAYS = {"type": "array", "items": {"type": "object", "properties": {"low": {"type": "number"}}}}
+NULL = {"type": "null"}
+NUMBERS = r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"
 TOOLS = [
     {
         "name": "forecast",
@@ -13,6 +15,19 @@ TOOLS = [
         "outputSchema": {"type": "object", "properties": {"days": DAYS}, "required": ["days"]},
     },
     {"name": "text", "inputSchema": {"type": "object"}},
+    {
+        "name": "search",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "limit": {"anyOf": [{"type": "integer"}, NULL], "default": None},
+                "price": {"anyOf": [{"type": "number"}, {"type": "string", "pattern": NUMBERS}, NULL], "default": None},
+                "word": {"type": ["string", "null"], "default": None},
+                "kind": {"anyOf": [{"enum": ["new", "old"], "type": "string"}, NULL], "default": None},
+                "depth": {"anyOf": [{"type": "integer"}, NULL], "default": 3},
+            },
+        },
+    },
 ]
 ANSWERS = {
     "initialize": {
@@ -23,6 +38,7 @@ ANSWERS = {
     "tools/list": {"tools": TOOLS},
     "forecast": {"content": [], "structuredContent": {"days": [{"low": 1}, {"low": "two"}]}},
     "text": {"content": "just text"},
+    "search": {"content": []},
 }
 
 print("Unfit 1.0 is listening", flush=True)

@@ -156,15 +156,16 @@ export class Runner {
     Object.assign(this, { key, method, params, accepts: (call) => call.method === method && isAbout(record(call.params)) });
     this.editor = schema && new Editor(schema, { key, suggest: reference && completion(reference, () => this.editor.value) });
     this.panel = new CallPanel({ onagain: (call) => this.follow(call), title: false, accepts: this.accepts });
+    this.panel.element.tabIndex = -1;
     this.recent = h("div.recent");
     this.element = h("div.runner", { onkeydown: (event) => this.#keys(event) }, this.editor?.element,
       h("div.actions.run",
-        button(runText, () => this.start(), { class: "primary", title: "Ctrl+Enter", "aria-keyshortcuts": "Control+Enter" }),
-        button("Run in both eras", () => this.start(true)),
+        button(runText, () => this.start({ isByButton: true }), { class: "primary", title: "Ctrl+Enter", "aria-keyshortcuts": "Control+Enter" }),
+        button("Run in both eras", () => this.start({ both: true })),
         button("Copy as…", () => {
-          const current = this.current();
-          if (current) copyDialog({ era: ui.era, method, params: current });
-        }, "quiet")),
+          const current = this.editor ? this.editor.value : {};
+                    if (current) copyDialog({ era: ui.era, method, params: this.params(current) });({ era: ui.era, method, params: this.params(current) });
+        }, "quiet"), this.editor?.note),
       this.panel.element, this.recent);
     this.panel.show(memory.get(`call:${key}`));
     this.update();
@@ -185,24 +186,40 @@ export class Runner {
     this.editor.element.querySelector("input, textarea, select")?.focus();
   }
 
-  current() {
+  /** Run what is entered. A button that was pressed is scrolled away by the call, which gets the focus; a field keeps it. */
+  async start({ both = false, isByButton = false } = {}) {
     const value = this.editor ? this.editor.take() : {};
-    return value && this.params(value);
-  }
-
-  async start(both = false) {
-    const params = this.current();
-    const made = params && await start(ui.era, this.method, params, both);
-    if (made) this.follow(made);
+    const made = value && await start(ui.era, this.method, this.params(value), both);
+    if (!made) return;
+    this.follow(made);
+    if (isByButton) this.panel.element.focus({ preventScroll: true });
   }
 
   follow(call) {
     memory.set(`call:${this.key}`, call);
     this.panel.show(call);
+    this.followed = call;
+    this.scrolledTo = null;
+    this.#reveal();
+  }
+
+  /** Scroll to the call that is followed, as it begins, asks and ends, unless somebody has scrolled since. */
+  #reveal() {
+    const box = this.element.closest(".detail");
+    if (!box || (this.scrolledTo !== null && box.scrollTop !== this.scrolledTo)) return;
+    this.panel.element.scrollIntoView({ block: "nearest" });
+    this.scrolledTo = box.scrollTop;
   }
 
   update() {
     this.panel.update();
+    if (this.followed) {
+      this.#reveal();
+      if (isFinal(store.calls.get(this.followed))) {
+        this.followed = null;
+        for (const picture of this.panel.element.querySelectorAll("img")) picture.decode().then(() => this.#reveal(), () => {});
+      }
+    }
     const calls = store.callsThat(this.accepts).slice(-8).reverse();
     const version = calls.map((call) => `${call.call} ${call.state}`).join();
     refresh(this.recent, version, () => calls.length > 0 && [h("h3", "Recent calls"), h("ul.recent-list", calls.map((call) => this.#row(call)))]);

@@ -1,10 +1,23 @@
 // Forms from JSON Schemas. Hints are only hints: whatever is entered can be sent.
-import { button, check, code, decode, fill, freshId, h, has, list, memory, name, own, plain, put, record, segments, select, show, stringify, visible } from "./dom.js";
+import { announce, button, check, code, decode, fill, freshId, h, has, list, memory, name, own, plain, put, record, segments, select, show, stringify, visible } from "./dom.js";
 
+const CONTROLS = "input, select, textarea";
 const MOST_FIELDS = 200;
 const MOST_OPTIONS = 1000;
 const DEEPEST = 12;
-const INPUT_TYPES = { email: "email", uri: "url", date: "date", time: "time" };
+const MOST_ON_A_LINE = 200;
+/** Formats of strings: the type of the input, an example, and what values look like where the input does not check it. */
+const FORMATS = {
+  date: { input: "date" },
+  email: { input: "email", example: "ada@example.com" },
+  uri: { input: "url", example: "https://example.com/" },
+  "date-time": { example: "2026-07-28T12:00:00Z", pattern: /^\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\d\d(\.\d+)?(z|[+-]\d\d:\d\d)$/i },
+  time: { example: "12:00:00", pattern: /^\d\d:\d\d:\d\d(\.\d+)?(z|[+-]\d\d:\d\d)?$/i },
+  duration: { example: "PT1H30M", pattern: /^[+-]?p(?=t?\d)(\d+([.,]\d+)?[ymwd])*(t(\d+([.,]\d+)?[hms])+)?$/i },
+  uuid: { example: "123e4567-e89b-12d3-a456-426614174000", pattern: /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i },
+  decimal: { example: "19.90", pattern: /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i },
+};
+const formatOf = (schema) => (typeof schema.format === "string" && own(FORMATS, schema.format)) || {};
 const less = (size, bound) => size < bound;
 const more = (size, bound) => size > bound;
 /** Keywords that bound values of a type: what stands beside the field, and whether the size of a value is out of bounds. */
@@ -67,15 +80,16 @@ const label = (value) => (typeof value === "string" ? value : stringify(value, 0
 function makeField(schema, context) {
   const resolved = resolve(schema, context.root);
   if (context.depth > DEEPEST) return jsonField(resolved, context);
+  if (!context.required && resolved.default === null) return withoutNull(resolved, context);
   const choices = options(resolved);
   if (choices) return choiceField(resolved, choices.map(constant), context);
   const isObject = Object.keys(record(resolved.properties)).length > 0;
   const several = isObject ? null : variants(resolved);
   if (several) {
-    const real = several.filter((one) => !isNull(resolve(one, context.root)));
-    if (real.length !== 1) return variantField(several, resolved.description, context);
+    const real = several.map((one) => resolve(one, context.root)).filter((one) => !isNull(one));
     const { anyOf, oneOf, ...rest } = resolved;
-    const inner = { ...rest, ...resolve(real[0], context.root) };
+    const inner = real.length === 1 ? { ...rest, ...real[0] } : isDecimal(real) && { ...rest, type: "string", format: "decimal" };
+    if (!inner) return variantField(several, resolved.description, context);
     return real.length === several.length ? makeField(inner, context) : nullableField(inner, context);
   }
   if (isObject || (context.depth === 0 && resolved.type === "object")) return objectField(resolved, context);
@@ -83,7 +97,30 @@ function makeField(schema, context) {
   return (own(make, plain(resolved.type)) ?? jsonField)(resolved, context);
 }
 
-const within = (context, key, required = true) => ({ ...context, depth: context.depth + 1, key, required });
+/** A field of an argument that is null where it is left out: null needs no control of its own. */
+function withoutNull({ default: none, ...schema }, context) {
+  const isOther = (one) => !isNull(resolve(one, context.root));
+  for (const key of ["anyOf", "oneOf"]) if (list(schema[key]).some(isOther)) schema[key] = schema[key].filter(isOther);
+  if (Array.isArray(schema.type) && schema.type.length > 1) schema.type = schema.type.filter((type) => type !== "null");
+  if (list(schema.enum).length > 1 && !schema.enumNames) schema.enum = schema.enum.filter((value) => value !== null);
+  const field = makeField(schema, context);
+  return { ...field, write: (value) => field.write(value ?? undefined) };
+}
+
+/** Whether these are a number, and a text that is one: what has more digits than a number of JSON keeps. */
+function isDecimal(schemas) {
+  const [text] = schemas.filter((one) => one.type === "string");
+  return schemas.length === 2 && text && schemas.some((one) => one.type === "number") && (text.format === "decimal" || takesNumbersOnly(text.pattern));
+}
+
+function takesNumbersOnly(pattern) {
+  if (typeof pattern !== "string") return false;
+  try { return RegExp(pattern).test("1.5") && !RegExp(pattern).test("a"); } catch { return false; }
+}
+
+const within = (context, key, required = true, isItem = false) => ({ ...context, depth: context.depth + 1, key, required, isItem });
+
+const defaultOf = (schema) => `default ${visible(label(schema.default), 80)}`;
 
 /**
  * A field. `read()` returns undefined for what is not sent, `wrong(value)` a text or "", `inner()` the fields inside.
@@ -92,20 +129,21 @@ const within = (context, key, required = true) => ({ ...context, depth: context.
 function controlField(schema, context, control, { read, write, wrong = () => "", inner = () => [], group = false }) {
   const hint = h("p.hint", { id: freshId() });
   const bounds = boundsOf(schema).map(([text]) => text);
-  if (has(schema, "default") && schema.default !== "") bounds.push(`default ${visible(label(schema.default), 80)}`);
+  const showsDefault = control.matches(".choice, textarea, input:not([type=date])");
+  if (has(schema, "default") && schema.default !== "" && !showsDefault) bounds.push(defaultOf(schema));
   const about = h("p.about", { id: freshId() }, name(schema.description, 1000), " ", bounds.length > 0 && h("span.bounds", bounds.join(" · ")));
   const header = schema["x-mcp-header"];
   const title = h(group ? "span.field-name" : "label.field-name", { id: freshId() }, name(context.key ?? "value"));
   const head = h("div.field-head", title,
-    context.required && h("span.required", "required"),
+    context.required && !context.isItem && h("span.required", "required"),
     h("span.field-type", visible(typeOf(schema), 60)),
     header && h("span.chip", { title: "In 2026 also sent as this HTTP header" }, `Mcp-Param-${visible(header, 60)}`));
   const element = context.depth === 0 && group ? control : h("div.field", head, about, control, hint);
   const described = { "aria-describedby": `${about.id} ${hint.id}` };
   if (element === control) control.className = "fields";
   else if (group) fill(element, { role: "group", "aria-labelledby": title.id, ...described });
-  else {
-    const target = control.matches("div") ? control.firstChild : control;
+  const target = control.matches("div") ? control.firstChild : control;
+  if (!group) {
     target.id = freshId();
     title.htmlFor = target.id;
     fill(target, { ...described, "aria-required": context.required });
@@ -115,9 +153,14 @@ function controlField(schema, context, control, { read, write, wrong = () => "",
     check() {
       for (const one of inner()) one.check();
       const value = read();
-      if (value === undefined) hint.textContent = context.required && inner().length === 0 ? "This is required." : "";
+      const isMissing = value === undefined && context.required && inner().length === 0;
+      if (control.validity?.badInput) hint.textContent = `This ${control.type} is not complete.`;
+      else if (value === undefined) hint.textContent = isMissing ? "This is required." : "";
       else hint.textContent = wrong(value) || outOfBounds(schema, value);
-      element.classList.toggle("wrong", hint.textContent !== "");
+      const isWrong = hint.textContent !== "";
+      element.classList.toggle("wrong", isWrong);
+      element.classList.toggle("missing", isMissing);
+      if (!group) target.ariaInvalid = isWrong;
     },
   };
   if (context.prefill && has(schema, "default") && !group) write(schema.default);
@@ -126,8 +169,9 @@ function controlField(schema, context, control, { read, write, wrong = () => "",
 
 function typeOf(schema) {
   const type = Array.isArray(schema.type) ? schema.type.join(" | ") : schema.type;
-  if (type === "array") return `list of ${record(schema.items).type ?? "values"}`;
-  return [type ?? (schema.enum ? "choice" : "any"), schema.format].filter((one) => typeof one === "string").join(", ");
+  if (type === "array") return `list of ${record(schema.items).type ? typeOf(schema.items) : "values"}`;
+  if (type === "string" && typeof schema.format === "string") return schema.format;
+  return type ?? (schema.enum ? "choice" : "any");
 }
 
 const kindOf = (value) => (value === null ? "null" : Array.isArray(value) ? "array" : typeof value);
@@ -150,8 +194,8 @@ function outOfBounds(schema, value) {
 
 /** A field of one text. `parse` makes the value, `format` the text. */
 function textField(schema, context, control, { parse, format = plain, wrong }) {
-  const example = schema.format === "date-time" ? "2026-07-28T12:00:00Z" : "";
-  control.placeholder = has(schema, "default") ? visible(label(schema.default), 80) : example;
+  const example = formatOf(schema).example;
+  control.placeholder = has(schema, "default") && schema.default !== "" ? defaultOf(schema) : example ? `such as ${example}` : "";
   control.autocomplete = "off";
   control.spellcheck = false;
   const write = (value) => { control.value = format(value); };
@@ -161,12 +205,17 @@ function textField(schema, context, control, { parse, format = plain, wrong }) {
 }
 
 function stringField(schema, context) {
-  const type = INPUT_TYPES[schema.format];
-  const control = type ? h("input", { type }) : h("textarea", { rows: schema.maxLength > 500 ? 3 : 1 });
+  const { input, example, pattern } = formatOf(schema);
+  const isLine = input || pattern || schema.maxLength <= MOST_ON_A_LINE;
+  const control = isLine ? h("input", { type: input ?? "text", inputmode: schema.format === "decimal" ? "decimal" : null })
+    : h("textarea", { rows: schema.maxLength > 500 ? 3 : 1 });
   context.suggest?.(control, context.key);
   return textField(schema, context, control, {
-    parse: (text) => (text === "" && !context.required ? undefined : text),
-    wrong: () => (type && !control.validity.valid ? `This does not look like ${type === "url" ? "an address" : `a ${type}`}.` : ""),
+    parse: (text) => (text === "" ? undefined : text),
+    wrong(value) {
+      const isLike = pattern ? pattern.test(value) : control.validity.valid;
+      return isLike || !example ? "" : `Expected: ${schema.format}, such as ${example}.`;
+    },
   });
 }
 
@@ -207,7 +256,7 @@ function booleanField(schema, context) {
 
 /** A select of choices: a title, whether a value is meant by it, what makes the field inside. Other values become choices when they are written. */
 function choiceField(schema, choices, context) {
-  const unsent = has(schema, "default") ? `not sent (default ${label(schema.default)})` : "not sent";
+  const unsent = has(schema, "default") ? `not sent (${defaultOf(schema)})` : "not sent";
   const pairs = choices.map(([title], index) => [index, title]);
   const known = choices.length;
   const control = select(null, context.required ? pairs : [["", unsent], ...pairs], draw);
@@ -219,7 +268,7 @@ function choiceField(schema, choices, context) {
     show(place, inner()?.element);
   }
   draw();
-  const field = controlField(schema, context, h("div", control, place), {
+  const field = controlField(schema, context, h("div.choice", control, place), {
     read: () => inner()?.read(),
     write(value) {
       let index = choices.findIndex(([, isMeant]) => isMeant(value));
@@ -245,7 +294,7 @@ function nullableField(schema, context) {
   const inner = makeField(schema, context);
   const box = h("input", { type: "checkbox", onchange: () => { inner.element.inert = box.checked; } });
   return {
-    element: h("div.nullable", inner.element, check("null", box)),
+    element: h("div.nullable", inner.element, check("send null", box)),
     read: () => (box.checked ? null : inner.read()),
     write(value) {
       box.checked = inner.element.inert = value === null;
@@ -282,29 +331,31 @@ function arrayField(schema, context) {
   let sent = context.required;
   const add = (value) => {
     if (entries.length >= MOST_FIELDS) return null;
-    const field = makeField(schema.items ?? {}, within(context, `item ${entries.length + 1}`));
+    const field = makeField(schema.items ?? {}, within(context, `item ${entries.length + 1}`, true, true));
     if (value !== undefined) field.write(value);
     const remove = () => {
-      entries = entries.filter((one) => one !== entry);
-      entry.row.remove();
+      entries = entries.filter((one) => one !== field);
+      field.element.remove();
+      entries.forEach((one, index) => { one.element.querySelector(".field-name").textContent = `item ${index + 1}`; });
+      adder.focus();
     };
-    const entry = { field, row: h("div.item", field.element, button("×", remove, { class: "small quiet", "aria-label": "Remove this item" })) };
-    entries.push(entry);
-    rows.append(entry.row);
+    field.element.querySelector(".field-head").append(button("×", remove, { class: "small quiet", title: "Remove this item", "aria-label": "Remove this item" }));
+    entries.push(field);
+    rows.append(field.element);
     sent = true;
-    return entry;
+    return field;
   };
-  const adder = button("Add item", () => add()?.row.querySelector("input, select, textarea")?.focus(), "small");
+  const adder = button("Add item", () => add()?.element.querySelector(CONTROLS)?.focus(), "small");
   const field = controlField(schema, context, h("div", rows, adder), {
     group: true,
-    read: () => (sent ? entries.map((entry) => entry.field.read() ?? null) : undefined),
+    read: () => (sent ? entries.map((entry) => entry.read() ?? null) : undefined),
     write(value) {
       entries = [];
       rows.textContent = "";
       sent = context.required || Array.isArray(value);
       for (const one of list(value)) add(one);
     },
-    inner: () => entries.map((entry) => entry.field),
+    inner: () => entries,
   });
   if (context.prefill && has(schema, "default")) field.write(schema.default);
   return field;
@@ -374,19 +425,23 @@ export function parseJson(text, hint) {
 /** A form and raw JSON of the same value, which survives a reload under `key`. `prefill` writes defaults into fields. */
 export class Editor {
   constructor(schema, { key, value = key && memory.get(`values:${key}`), prefill, suggest }) {
-    const save = () => { if (key && this.value !== undefined) memory.set(`values:${key}`, this.value); };
+    const save = () => {
+      if (key && this.value !== undefined) memory.set(`values:${key}`, this.value);
+      this.note.textContent = "";
+    };
     this.field = makeField(schema, { root: schema, required: true, depth: 0, prefill, suggest });
     this.form = h("div", { oninput: save, onchange: save }, this.field.element);
     this.text = h("textarea.code", { rows: 8, spellcheck: "false", "aria-label": "Text of the JSON", oninput: save });
     this.hint = h("p.hint");
+    this.note = h("p.hint.note");
     this.raw = h("div.raw", { hidden: true }, this.text, this.hint);
-    this.element = h("div.editor", segments("Edit as", [["form", "Form"], ["json", "JSON"]], (tab) => this.choose(tab)), this.form, this.raw);
+    this.element = h("div.editor", segments("Edit as", [["form", "Form"], ["json", "JSON"]], (tab) => this.choose(tab)), this.form, this.raw, this.note);
     if (value) this.value = value;
   }
 
   choose(tab) {
-    const value = this.take();
-    if (value === undefined) return false;
+    const { value } = this;
+    if (value === undefined) return this.#refuse(this.text);
     this.value = value;
     this.form.hidden = tab === "json";
     this.raw.hidden = tab === "form";
@@ -398,14 +453,32 @@ export class Editor {
   set value(value) {
     this.field.write(value);
     this.text.value = stringify(value);
-    this.hint.textContent = "";
+    this.hint.textContent = this.note.textContent = "";
   }
 
-  /** What is to be sent, after a check; the focus moves to JSON that can't be read. */
+  /**
+   * What is to be sent, after a check; undefined if nothing is. JSON that can't be read is not sent. A form that lacks something
+   * required is sent when it is taken again as it is. The focus moves to the place.
+   */
   take() {
-    if (this.raw.hidden) this.field.check();
     const { value } = this;
-    if (value === undefined) this.text.focus();
-    return value;
+    if (value === undefined) return this.#refuse(this.text) || undefined;
+    const isAgain = this.refused === stringify(value);
+    this.refused = null;
+    this.note.textContent = "";
+    if (!this.raw.hidden) return value;
+    this.field.check();
+    const missing = [...this.form.querySelectorAll(".missing")].filter((one) => one.checkVisibility() && !one.closest("[inert]"));
+    if (missing.length === 0 || isAgain) return value;
+    this.refused = stringify(value);
+    const names = missing.map((one) => one.querySelector(".field-name").textContent).join(", ");
+    this.note.textContent = visible(`Not sent, since something is missing: ${names}. The same button again sends it as it is.`, 400);
+    announce(this.note.textContent);
+    return this.#refuse(missing[0].querySelector(CONTROLS)) || undefined;
+  }
+
+  #refuse(control) {
+    control?.focus();
+    return false;
   }
 }

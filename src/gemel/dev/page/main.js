@@ -5,6 +5,7 @@ import { questionView, TITLES } from "./questions.js";
 import { ERAS, isFinal, store } from "./store.js";
 import { getLook, hash, isNarrow, titleOf, ui } from "./view.js";
 import { connectionChip } from "./connection.js";
+import { pageOf } from "./tools.js";
 
 /** The views in groups, each with its sign. A view is the default export of the module of its name. */
 const GROUPS = [
@@ -15,6 +16,20 @@ const GROUPS = [
 const VIEWS = GROUPS.flatMap(Object.keys);
 const views = new Map();
 const counts = new Map();
+/** Whether there is something to see in a view; there always is in the others. */
+const FILLED = {
+  tools: () => store.offers(ui.era, "tools").length,
+  resources: () => store.offers(ui.era, "resources").length + store.offers(ui.era, "templates").length,
+  prompts: () => store.offers(ui.era, "prompts").length,
+  apps: () => store.offers(ui.era, "tools").some(pageOf),
+  wire: () => store.messages.length,
+  compare: () => store.pairs.length,
+  history: () => store.calls.size,
+  logs: () => store.logs.length,
+  measures: () => store.spans.length + Object.keys(store.measures.tools).length,
+  contract: () => store.contracts.length + store.restarts.length,
+  findings: () => store.findings.length,
+};
 let current = null;
 
 async function load(view) {
@@ -68,7 +83,7 @@ function drawHeader() {
   const server = store.eras[ui.era].connection.server ?? recent.server ?? old.server ?? {};
   const title = server.title ?? server.name;
   byId("server").textContent = visible(title ?? (store.target || "Connecting …"), 80);
-  byId("version").textContent = visible(server.version, 40);
+  byId("version").textContent = server.version ? `version ${visible(server.version, 40)}` : "";
   byId("target").textContent = title ? visible(store.target, 120) : "";
   const choose = (era) => {
     memory.set("era-chosen", true);
@@ -88,15 +103,12 @@ function drawReload() {
 const openCalls = () => store.callsThat((call) => !isFinal(call));
 
 function drawCounts() {
-  const offers = (section) => store.offers(ui.era, section).length;
+  for (const [key, isFilled] of Object.entries(FILLED)) counts.get(key).parentElement.classList.toggle("bare", !isFilled());
   const set = (key, count, kind = "") => {
     counts.get(key).textContent = count ? number(count) : "";
     counts.get(key).className = `nav-count ${kind}`;
   };
-  set("tools", offers("tools"));
-  set("resources", offers("resources") + offers("templates"));
-  set("prompts", offers("prompts"));
-  set("wire", store.messages.length);
+  for (const key of ["tools", "resources", "prompts", "wire"]) set(key, FILLED[key]());
   set("history", openCalls().length, "busy");
   set("contract", store.contracts.at(-1)?.differences?.filter((one) => one.severity === "breaking").length, "bad");
   set("findings", store.findings.filter((one) => one.severity === "breaks").length, "bad");
@@ -182,7 +194,7 @@ async function startPage() {
   for (const era of ERAS) if (state.eras[era]) store.apply({ ...state.eras[era], kind: "connection", era });
   store.watch(["connection", "era"], drawHeader);
   store.watch(["restarts"], drawReload);
-  store.watch(["offers", "era", "messages", "calls", "contracts", "findings"], drawCounts);
+  store.watch(["offers", "era", "messages", "calls", "logs", "measures", "spans", "contracts", "restarts", "findings"], drawCounts);
   store.watch(["online", "questions", "calls", "connection", "era", "logs"], () => requestAnimationFrame(drawBanner)); // after the views
   setInterval(() => openCalls().length && store.changed("calls"), 1000); // for the time that they take
   drawHeader();
