@@ -141,6 +141,21 @@ def test_everything_is_listed(url: str) -> None:
     ]
 
 
+def test_formats_of_texts_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "invoices.py").write_text(
+        "import datetime, decimal, uuid\n"
+        "from gemel import Server\n"
+        "server = Server('invoices')\n"
+        "@server.tool\n"
+        "def pay(number: uuid.UUID, amount: decimal.Decimal, at: datetime.datetime,"
+        " day: datetime.date | None = None) -> datetime.date:\n"
+        "    return at.date()\n"
+    )
+    listed = gemel("list", tmp_path / "invoices.py").stdout
+    signature = "pay(number: uuid, amount: number | decimal, at: date-time, day: date (optional)) -> date"
+    assert signature in listed.splitlines()
+
+
 @pytest.mark.parametrize(
     ("word", "echo"),
     [("text=5", "'5'"), ("text=null", "None"), ("text=tea", "'tea'"), ("text=", "''"), ('text:="7"', "'7'")],

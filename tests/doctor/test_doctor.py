@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from contextlib import redirect_stdout
@@ -19,7 +20,7 @@ from gemel.cli import main
 from gemel.code import CodeMode
 from gemel.code.tools import ListMode
 from gemel.doctor import HOSTS, Offers, check
-from gemel.doctor.check import SEVERITIES, examine
+from gemel.doctor.check import SEVERITIES, at_least, examine
 from gemel.schema.tools import Tool, ToolAnnotations
 from gemel.testing import assert_fits_hosts
 from tests.peers.rows import ROWS
@@ -80,10 +81,11 @@ REFERENCE = {"$ref": "#/$defs/A"}
         ("kiro", [tool(output={"anyOf": [REFERENCE] * 2})], ["breaks: tool 't', output: uses $ref (and at 1 more place)"]),
         # A property of that name, and data, are no keywords.
         ("kiro", [Tool(name="t", input_schema={"properties": {"$ref": {"const": REFERENCE, "default": REFERENCE}}})], []),
-        ("gemini-cli", [tool(a={"type": "string", "format": "uri"})], ["degrades: tool 't', input.a: format 'uri'"]),
-        ("gemini-cli", [tool(a={"type": "string", "format": "date-time"})], []),
         ("codex", [tool(a={"pattern": "^(?!no$)"})], ["breaks: tool 't', input.a: its pattern looks ahead or behind"]),
         ("codex", [tool(a={"pattern": "^(?:no)$", "anyOf": [{}]})], ["degrades: tool 't', input.a: uses anyOf"]),
+        ("codex", [tool(a={"anyOf": [{"type": "integer"}, {"type": "null"}]})], []),
+        ("codex", [tool(a={"anyOf": [{"type": "number"}, {"type": "string"}]})], []),
+        ("codex", [tool(a={"oneOf": [{"type": "number"}, {"type": "array"}]})], ["degrades: tool 't', input.a: uses oneOf"]),
         ("claude-code", [tool(a={"anyOf": []})], []),
         (
             "claude-code",
@@ -225,3 +227,68 @@ async def test_the_command_writes_warnings_as_other_commands_do() -> None:
         process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=PIPE)
         _, errors = await process.communicate()
     assert errors.startswith(b"gemel: string-id: ")
+
+
+# ---------------------------------------------------------------- hosts of this machine
+
+PLAIN = """
+import datetime, decimal, uuid
+from gemel import Server
+
+server = Server("invoicing")
+
+@server.tool
+def search(after: datetime.date | None = None, number: uuid.UUID | None = None) -> list[str]:
+    return []
+
+@server.tool
+def pay(number: uuid.UUID, amount: decimal.Decimal) -> str:
+    return "paid"
+
+@server.tool
+def remind(number: uuid.UUID, at: datetime.datetime | None = None) -> str:
+    return "reminded"
+
+server.run()
+"""
+
+
+@pytest.fixture
+def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A server of plain functions, on a machine without hosts."""
+    (tmp_path / "invoices.py").write_text(PLAIN)
+    for variable in ("XDG_CONFIG_HOME", "CODEX_HOME", "COPILOT_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    return str(tmp_path / "invoices.py")
+
+
+def test_hosts_that_nobody_uses_are_one_line(plain: str) -> None:
+    code, text = output(plain)
+    assert code == 0
+    assert text == "No known host is on this machine. Others: degrades in codex, cursor (--host NAME says why).\n"
+
+
+def test_hosts_of_this_machine_come_first(plain: str, tmp_path: Path) -> None:
+    for folder in (".gemini", ".cursor"):
+        (tmp_path / "home" / folder).mkdir(parents=True)
+    lines = output(plain)[1].splitlines()
+    assert lines[0] == "cursor"
+    assert "3 tools without annotations" in lines[1]
+    assert lines[-2:] == [
+        "Nothing to change for gemini-cli.",
+        "Other hosts: degrades in codex (--host NAME says why).",
+    ]
+
+
+def test_what_breaks_elsewhere_is_named_and_decides_the_exit_code(plain: str, program: str) -> None:
+    code, text = output(program)
+    assert code == 3
+    assert text.startswith("No known host is on this machine. Others: breaks in claude-ai, ")
+
+
+@pytest.mark.parametrize("host", [host for host in HOSTS if host not in ("codex", "cursor")])
+async def test_no_finding_is_about_what_gemel_makes_of_annotations(host: str, plain: str) -> None:
+    async with Client(plain) as client:
+        assert at_least(await examine(client, [host]), "degrades") == []

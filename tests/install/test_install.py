@@ -14,7 +14,16 @@ import pytest
 from gemel import Client, DefinitionError, StartError
 from gemel.cli import main
 from gemel.client.group.config import read_config
-from gemel.install import HOSTS, entry, foreign_command, name_of, own_command, plan_install, plan_uninstall
+from gemel.install import (
+    HOSTS,
+    entry,
+    foreign_command,
+    found_hosts,
+    name_of,
+    own_command,
+    plan_install,
+    plan_uninstall,
+)
 from gemel.version import requirement
 
 #: A file of each host as its users have it.
@@ -348,3 +357,94 @@ def test_any_server_can_be_kept_loaded(capsys: pytest.CaptureFixture[str]) -> No
 def test_code_mode_is_for_a_python_file(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", target, "--name", "far", "--host", "cursor", "--code"]) == 1
     assert capsys.readouterr().err.startswith("gemel: --code needs a Python file or module as the target")
+
+
+# ---------------------------------------------------------------- names
+
+
+NAMED = SERVER.replace('Server("weather")', 'Server("Weather station")')
+
+
+@pytest.mark.parametrize("given", ["Weather-station", "forecasts.py", "forecasts.py:server", "../my work/forecasts.py"])
+def test_the_entry_has_the_name_of_the_server_and_is_removed_by_it_or_by_the_file(given: str) -> None:
+    Path("forecasts.py").write_text(NAMED)
+    assert main(["install", "forecasts.py", "--host", "cursor", "--yes"]) == 0
+    assert set(read_config(path_of("cursor"))) == {"Weather-station"}
+    assert main(["uninstall", given, "--host", "cursor", "--yes"]) == 0
+    assert not path_of("cursor").exists()
+
+
+def test_the_name_is_found_with_the_variables_of_the_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TOKEN")
+    Path("needs.py").write_text('import os\nfrom gemel import Server\nserver = Server(os.environ["TOKEN"])\n')
+    assert main(["install", "needs.py", "--host", "cursor", "--env", "TOKEN=far", "--yes"]) == 0
+    assert set(read_config(path_of("cursor"))) == {"far"}
+    assert "TOKEN" not in os.environ
+
+
+def test_a_file_that_cannot_be_loaded_gives_its_own_name(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("needs.py").write_text("import a_package_of_another_environment\n")
+    assert main(["install", "needs.py", "--host", "cursor", "--yes"]) == 0
+    assert set(read_config(path_of("cursor"))) == {"needs"}
+    error = capsys.readouterr().err
+    assert error.startswith("gemel: named after the file, since it can't be loaded here: needs.py can't be imported")
+    assert main(["uninstall", "needs.py", "--host", "cursor", "--yes"]) == 0
+
+
+def test_of_several_entries_for_a_file_one_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("one", "two"):
+        assert main(["install", "weather.py", "--host", "cursor", "--name", name, "--yes"]) == 0
+    assert main(["uninstall", "weather.py", "--host", "cursor", "--yes"]) == 1
+    assert "name one of one, two" in capsys.readouterr().err
+    assert main(["uninstall", "one", "--host", "cursor", "--yes"]) == 0
+
+
+# ---------------------------------------------------------------- hosts of this machine
+
+
+def test_hosts_are_found_by_their_configuration_and_by_their_programs(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert found_hosts(sys.platform, os.environ) == []
+    write_file("claude-code")
+    path_of("vscode").parent.mkdir(parents=True)
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/codex" if name == "codex" else None)
+    assert found_hosts(sys.platform, os.environ) == ["claude-code", "codex", "vscode"]
+
+
+@pytest.mark.parametrize("words", [["install", "weather.py"], ["uninstall", "weather"]])
+def test_without_a_host_those_of_this_machine_are_listed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    write_file("cursor")
+    write_file("zed")
+    before = path_of("cursor").read_bytes()
+    assert main(words) == 2
+    first, *hosts, last = capsys.readouterr().err.splitlines()
+    assert first == "Hosts on this machine:"
+    assert [line.split() for line in hosts] == [
+        ["cursor", "Cursor", str(path_of("cursor"))],
+        ["zed", "Zed", str(path_of("zed"))],
+    ]
+    assert last == "gemel: --host is missing: add one of them, such as --host cursor"
+    assert path_of("cursor").read_bytes() == before
+
+
+def test_without_a_known_host_it_says_which_there_could_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "weather.py"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("gemel: --host is missing, and no known host is on this machine: it takes claude-code, ")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(("answers", "code"), [("cursor\ny\n", 0), ("cursr\ncursor\ny\n", 0), ("none\n", 3), ("", 3)])
+def test_on_a_terminal_it_asks_for_which_host(answers: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    write_file("cursor")
+    before = path_of("cursor").read_bytes()
+    monkeypatch.setattr(sys, "stdin", Terminal(answers))
+    monkeypatch.setattr(sys, "stdout", output := Terminal())
+    assert main(["install", "weather.py"]) == code
+    assert (path_of("cursor").read_bytes() != before) == (code == 0)
+    assert ("No such host: cursr" in output.getvalue()) == answers.startswith("cursr")

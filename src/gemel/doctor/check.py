@@ -219,10 +219,18 @@ def _parts(root: object, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _keywords(rule: Rule, offers: Offers) -> _Found:
     def test(part: dict[str, Any]) -> str | None:
-        used = [word for word in rule.value if word in part]
+        used = [word for word in rule.value if word in part and not _has_substitute(part[word])]
         return f"uses {', '.join(used)}" if used else None
 
     yield from _in_schemas(offers, test, outputs="$ref" in rule.value)
+
+
+def _has_substitute(choices: object) -> bool:
+    """Whether less than these choices fits as well: a text among them, or the one type beside null."""
+    if not isinstance(choices, list):
+        return False
+    is_nullable = len(choices) == 2 and {"type": "null"} in choices
+    return is_nullable or any(isinstance(choice, dict) and choice.get("type") == "string" for choice in choices)
 
 
 def _root_keywords(rule: Rule, offers: Offers) -> _Found:
@@ -230,14 +238,6 @@ def _root_keywords(rule: Rule, offers: Offers) -> _Found:
         used = [word for word in rule.value if word in tool.input_schema]
         if used:
             yield f"{_tool(tool)}, input", f"uses {', '.join(used)} at the root"
-
-
-def _formats(rule: Rule, offers: Offers) -> _Found:
-    def test(part: dict[str, Any]) -> str | None:
-        name = part.get("format")
-        return f"format {shorten(repr(name))}" if isinstance(name, str) and name not in rule.value else None
-
-    yield from _in_schemas(offers, test)
 
 
 def _patterns(rule: Rule, offers: Offers) -> _Found:
@@ -282,7 +282,6 @@ _CHECKS: Mapping[Subject, Callable[[Rule, Offers], _Found]] = {
     "tool count": _tool_count,
     "keywords": _keywords,
     "root keywords": _root_keywords,
-    "formats": _formats,
     "patterns": _patterns,
     "offers": _offers,
     "lacks": _lacks,

@@ -17,7 +17,6 @@ Subject: TypeAlias = Literal[
     "tool count",
     "keywords",
     "root keywords",
-    "formats",
     "patterns",
     "offers",
     "lacks",
@@ -31,11 +30,10 @@ class Rule(NamedTuple):
 
     Args:
         subject: What is looked at: the length of tool names with the host's `prefix`, or the pattern that they match;
-            how many tools there are; keywords anywhere in schemas, or at the root of input schemas; values of `format`;
-            the syntax of `pattern`; features that the server offers; features that the host lacks; whether tools have
+            how many tools there are; keywords anywhere in schemas, or at the root of input schemas; the syntax of `pattern`; features that the server offers; features that the host lacks; whether tools have
             annotations; whether the server lists a search for its tools in place of them, as in code mode.
-        value: The most that is possible, the pattern, or the keywords, formats or features that don't work. Of formats
-            those that do, of annotations the hints of which one is needed.
+        value: The most that is possible, the pattern, or the keywords or features that don't work. Of annotations the
+            hints of which one is needed.
         effect: What the host does.
         source: Where that is documented.
         severity: "breaks", "degrades" or "note".
@@ -202,13 +200,6 @@ HOSTS: Mapping[str, tuple[Rule, ...]] = {
             _GITHUB + "google-gemini/gemini-cli/pull/20987",
             "degrades",
             prefix="mcp_{server}_",
-        ),
-        Rule(
-            "formats",
-            ("date-time", "enum"),
-            "refuses every request in some versions",
-            _GITHUB + "google-gemini/gemini-cli/issues/2237",
-            "degrades",
         ),
     ),
     "kiro": (

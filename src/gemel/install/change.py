@@ -160,7 +160,7 @@ def plan_uninstall(host: Host, path: Path, name: str, *, force: bool = False, st
     installation = Installation(file.path, name, state)
     remembered = installation.load()
     if file.entry is None:
-        raise StartError(f"{path} has no server {name!r}; it has {', '.join(file.names) or 'none'}")
+        raise StartError(f"{path} has no server {name!r}; it has {', '.join(file.servers) or 'none'}")
     if not force and remembered.get("entry") != _digest(file.entry):
         text = f"{path}: gemel did not write the server {name!r}, or it was changed since"
         raise StartError(f"{text}: --force removes it")
@@ -172,6 +172,25 @@ def plan_uninstall(host: Host, path: Path, name: str, *, force: bool = False, st
     else:
         after = file.without_entry()
     return Change(file.path, file.before, after, file.diff(after, file.entry), installation, None)
+
+
+def names_that_run(host: Host, path: Path, file: str) -> list[str]:
+    """Return the names of the entries that run a Python file.
+
+    Args:
+        host: The host.
+        path: Its configuration file.
+        file: The absolute path of the Python file.
+
+    Raises:
+        StartError: The configuration can't be read.
+    """
+    return [name for name, entry in _File(host, path, "").servers.items() if _runs(entry, file)]
+
+
+def _runs(entry: object, file: str) -> bool:
+    words = entry.get("args") if isinstance(entry, Mapping) else None
+    return isinstance(words, list) and any(str(word) == file or str(word).startswith(f"{file}:") for word in words)
 
 
 class _File:
@@ -194,7 +213,7 @@ class _File:
             raise StartError(f"{path} is not UTF-8: {exc.reason} at byte {exc.start}") from None
         except StartError as exc:
             raise StartError(f"{path}: {exc}") from None
-        self.names: list[str] = list(servers or {})
+        self.servers: Mapping[str, Any] = servers if isinstance(servers, Mapping) else {}
 
     def with_entry(self, entry: Mapping[str, Any]) -> bytes:
         """The content with an entry."""

@@ -60,7 +60,12 @@ def check_name(name: str) -> str:
 def name_of(target: str) -> str:
     """Return a name for `FILE.py[:NAME]` or `MODULE:NAME`: that of the file or module."""
     place = re.split(r"\.py(?=:|$)|:(?=[^:\\/]*$)", target)[0]
-    return check_name(re.sub(r"[^A-Za-z0-9_-]+", "-", re.split(r"[\\/.]", place)[-1]).strip("-"))
+    return check_name(as_name(re.split(r"[\\/.]", place)[-1]))
+
+
+def as_name(text: str) -> str:
+    """Return a text with - in place of what no name of an entry has; it may be empty."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-_")[:64]
 
 
 def own_command(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ntpath
 import os
 import posixpath
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -50,6 +51,7 @@ class Host(NamedTuple):
         header_variables: The member that maps headers to variables, likewise.
         bearer_variable: The member with the variable of a bearer token, likewise.
         always_load: Members of an entry whose tools are never put behind the host's own search; {} if it has no setting.
+        commands: Its programs, by which it is found where it has no configuration yet.
     """
 
     title: str
@@ -69,6 +71,7 @@ class Host(NamedTuple):
     header_variables: str = ""
     bearer_variable: str = ""
     always_load: Mapping[str, object] = {}
+    commands: tuple[str, ...] = ()
 
     def path(self, platform: str, environ: Mapping[str, str], *, project: Path | None = None) -> Path:
         """Find the configuration file.
@@ -91,6 +94,17 @@ class Host(NamedTuple):
         if self.moved_by and environ.get(self.moved_by):
             return Path(environ[self.moved_by]) / posixpath.basename(self.file)
         return _expand(self.files.get(platform, self.file), platform, environ)
+
+    def is_found(self, platform: str, environ: Mapping[str, str]) -> bool:
+        """Whether the host is on this machine: it has its configuration or a folder for that, or a program on the PATH.
+
+        Args:
+            platform: As `sys.platform`.
+            environ: The environment.
+        """
+        file = self.path(platform, environ)
+        has_folder = file.parent.is_dir() and file.parent != _expand("{home}", platform, environ)
+        return has_folder or file.exists() or any(map(shutil.which, self.commands))
 
 
 def state_folder(platform: str, environ: Mapping[str, str]) -> Path:
@@ -123,6 +137,7 @@ HOSTS: Mapping[str, Host] = {
         remote={"type": "http"},
         variable="${NAME}",
         always_load={"alwaysLoad": True},  # https://github.com/anthropics/claude-code/issues/82900
+        commands=("claude",),
     ),
     "claude-desktop": Host(
         "Claude Desktop",
@@ -143,6 +158,7 @@ HOSTS: Mapping[str, Host] = {
         variables="env_vars",
         header_variables="env_http_headers",
         bearer_variable="bearer_token_env_var",
+        commands=("codex",),
     ),
     "copilot-cli": Host(
         "Copilot CLI",
@@ -156,6 +172,7 @@ HOSTS: Mapping[str, Host] = {
         variable="${NAME}",
         # https://docs.github.com/en/copilot/concepts/agents/copilot-cli/tool-search
         always_load={"deferTools": "never"},
+        commands=("copilot",),
     ),
     "cursor": Host(
         "Cursor",
@@ -163,6 +180,7 @@ HOSTS: Mapping[str, Host] = {
         _SERVERS,
         "https://cursor.com/docs/mcp",
         project=".cursor/mcp.json",
+        commands=("cursor",),
         variable="${env:NAME}",
     ),
     "gemini-cli": Host(
@@ -172,6 +190,7 @@ HOSTS: Mapping[str, Host] = {
         "https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md",
         project=".gemini/settings.json",
         url="httpUrl",
+        commands=("gemini",),
         cwd=True,
         variable="${NAME}",
     ),
@@ -181,6 +200,7 @@ HOSTS: Mapping[str, Host] = {
         _SERVERS,
         "https://kiro.dev/docs/mcp/configuration",
         project=".kiro/settings/mcp.json",
+        commands=("kiro",),
         variable="${NAME}",
     ),
     "vscode": Host(
@@ -188,6 +208,7 @@ HOSTS: Mapping[str, Host] = {
         "{config}/Code/User/mcp.json",
         "servers",
         "https://code.visualstudio.com/docs/copilot/reference/mcp-configuration",
+        commands=("code",),
         project=".vscode/mcp.json",
         program={"type": "stdio"},
         remote={"type": "http"},
@@ -199,6 +220,7 @@ HOSTS: Mapping[str, Host] = {
         _SERVERS,
         "https://docs.windsurf.com/windsurf/cascade/mcp",
         url="serverUrl",
+        commands=("windsurf",),
         variable="${env:NAME}",
     ),
     "zed": Host(
@@ -206,9 +228,20 @@ HOSTS: Mapping[str, Host] = {
         "{config}/zed/settings.json",
         "context_servers",
         "https://zed.dev/docs/ai/mcp",
+        commands=("zed", "zeditor"),
         files={"darwin": "{home}/.config/zed/settings.json", "win32": "{config}/Zed/settings.json"},
     ),
 }
 
 #: Short names that `--host` takes as well.
 SHORT_NAMES: Mapping[str, str] = {"claude": "claude-desktop", "copilot": "copilot-cli", "gemini": "gemini-cli"}
+
+
+def found_hosts(platform: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the names of the hosts on this machine.
+
+    Args:
+        platform: As `sys.platform`.
+        environ: The environment.
+    """
+    return [name for name, host in HOSTS.items() if host.is_found(platform, environ)]

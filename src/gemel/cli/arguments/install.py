@@ -17,7 +17,7 @@ def _install(command: CommandParser) -> None:
     )
     add_module(command)
     _add_host(command)
-    command.add_argument("--name", help="the name of the server there (default: that of the file)")
+    command.add_argument("--name", help="the name of the server there (default: its own)")
     command.add_argument(
         "--header", action="append", default=[], metavar="NAME:VALUE", help="an HTTP header, with a URL"
     )
@@ -34,7 +34,7 @@ def _install(command: CommandParser) -> None:
 
 
 def _uninstall(command: CommandParser) -> None:
-    command.add_argument("name", metavar="NAME", help="the name of the server in the configuration, or the FILE.py")
+    command.add_argument("name", metavar="NAME", help="the name of the server, or the FILE.py")
     _add_host(command)
 
 
@@ -46,9 +46,8 @@ def _add_host(command: CommandParser) -> None:
         "--host",
         action="append",
         default=[],
-        required=True,
         choices=[*HOSTS, *SHORT_NAMES],
-        help="the host; may be repeated",
+        help="the host; may be repeated (default: to ask for one of those on this machine)",
     )
     command.add_argument("--project", action="store_true", help="use the host's file in this folder, not the user's")
     command.add_argument("--yes", action="store_true", help="change the file without asking")

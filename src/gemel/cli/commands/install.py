@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gemel.cli.connect import is_python
+from gemel.cli.errors import print_error
 from gemel.cli.network import parse_header
 from gemel.cli.program.environment import referenced_environment, refuse_program_options, working_directory
+from gemel.cli.program.load import load
 from gemel.cli.program.own_program import own_program
 from gemel.client.targets import command_line, is_address
 from gemel.client.terminal.display import is_styled, is_terminal, write
@@ -20,28 +24,35 @@ from gemel.install import (
     Change,
     Host,
     Launch,
+    as_name,
     check_name,
     entry_for,
     foreign_command,
+    found_hosts,
     name_of,
+    names_that_run,
     own_command,
     plan_install,
     plan_uninstall,
 )
 from gemel.visible import escape_line
 
-#: The exit code when nothing was changed because nobody confirmed it.
+#: The exit code when nothing was changed because nobody confirmed it, and of a command line without a host.
 EXIT_CODE = 3
+USAGE = 2
 
 _COLOURS = {"+": "32", "-": "31", "@": "36"}
 
 
 def run(options: argparse.Namespace) -> int:
     """Show and make the change for each host."""
-    hosts = [HOSTS[name] for name in dict.fromkeys(SHORT_NAMES.get(name, name) for name in options.host)]
+    names = list(dict.fromkeys(SHORT_NAMES.get(name, name) for name in options.host)) or _ask_for_hosts()
+    if names is None:
+        return USAGE
+    hosts = [HOSTS[name] for name in names]
     project = Path.cwd() if options.project else None
     paths = [host.path(sys.platform, os.environ, project=project) for host in hosts]
-    codes = [0]
+    codes = [0] if hosts else [EXIT_CODE]
     if hasattr(options, "target"):
         launch = _launch(options)
         name = _name(options)
@@ -52,11 +63,36 @@ def run(options: argparse.Namespace) -> int:
                 write(sys.stderr, f"gemel: --always-load has no effect: {host.title} has no such setting\n")
             codes.append(_carry_out(change, host, path, options.yes, _warnings(host, entry.literals, options)))
     else:
-        name = name_of(options.name) if "." in options.name else options.name  # no name has a dot, each file has
         for host, path in zip(hosts, paths, strict=True):
-            change = plan_uninstall(host, path, name, force=options.force)
+            change = plan_uninstall(host, path, _installed_name(host, path, options.name), force=options.force)
             codes.append(_carry_out(change, host, path, options.yes, ""))
     return max(codes)
+
+
+def _ask_for_hosts() -> list[str] | None:
+    """Return the hosts that the user names, of those on this machine; None if nobody can be asked, after a line that says so."""
+    found = found_hosts(sys.platform, os.environ)
+    asks = is_terminal(sys.stdin) and is_terminal(sys.stdout)
+    if not found:
+        print_error(f"--host is missing, and no known host is on this machine: it takes {', '.join(HOSTS)}")
+        return None
+    rows = [(name, HOSTS[name].title, str(HOSTS[name].path(sys.platform, os.environ))) for name in found]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (f"  {name:{widths[0]}}  {title:{widths[1]}}  {escape_line(path)}\n" for name, title, path in rows)
+    write(sys.stdout if asks else sys.stderr, f"Hosts on this machine:\n{''.join(lines)}")
+    if not asks:
+        print_error(f"--host is missing: add one of them, such as --host {found[0]}")
+        return None
+    while True:
+        try:
+            answer = input("For which of them (names with blanks between, none to leave it)? ")
+        except EOFError:
+            return []
+        names = [SHORT_NAMES.get(name, name) for name in answer.replace(",", " ").split() if name != "none"]
+        unknown = [name for name in names if name not in HOSTS]
+        if not unknown:
+            return list(dict.fromkeys(names))
+        write(sys.stdout, f"No such host: {escape_line(', '.join(unknown))}\n")
 
 
 def _launch(options: argparse.Namespace) -> Launch:
@@ -98,7 +134,41 @@ def _name(options: argparse.Namespace) -> str:
         return check_name(options.name)
     if not _is_python(options):
         raise StartError("--name is missing: a URL or a command line needs a name in the configuration")
-    return name_of(options.target)
+    file = name_of(options.target)
+    try:
+        with _variables(options):
+            server = load(options.target, is_module=options.module)
+    except (StartError, SystemExit) as exc:
+        write(sys.stderr, f"gemel: named after the file, since it can't be loaded here: {escape_line(str(exc))}\n")
+        return file
+    return check_name(as_name(server.name) or file)
+
+
+@contextmanager
+def _variables(options: argparse.Namespace) -> Iterator[None]:
+    """While a file is loaded: the variables that its process is going to have."""
+    before = os.environ.copy()
+    given = {name: value for name, value in referenced_environment(options).items() if not value.startswith("${")}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name in given:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                del os.environ[name]
+
+
+def _installed_name(host: Host, path: Path, name: str) -> str:
+    """Return the name of the entry that is meant by its name, or by the file that it runs."""
+    place, dot, _ = name.partition(".py")
+    if not dot:
+        return name_of(name) if "." in name else name  # of a module; no name of an entry has a dot
+    names = names_that_run(host, path, os.path.abspath(f"{place}.py"))
+    if len(names) > 1:
+        raise StartError(f"{path} has several servers that run {place}.py: name one of {', '.join(names)}")
+    return names[0] if names else name_of(name)
 
 
 def _warnings(host: Host, literals: dict[str, str], options: argparse.Namespace) -> str:

@@ -116,9 +116,12 @@ def _kind(schema: object, root: dict[str, Any]) -> str:
         return msgspec.json.encode(schema["const"]).decode()
     if isinstance(schema.get("enum"), list):
         return " | ".join(msgspec.json.encode(value).decode() for value in schema["enum"])
-    if "anyOf" in schema:
-        return " | ".join(_kind(option, root) for option in schema["anyOf"])
+    for word, sign in (("anyOf", " | "), ("oneOf", " | "), ("allOf", " & ")):
+        if isinstance(schema.get(word), list):
+            return sign.join(_kind(option, root) for option in schema[word])
     kind = schema.get("type", "any")
+    if kind == "string" and isinstance(schema.get("format"), str):
+        return f"{schema['format']}{_range(schema)}"
     if kind == "array":
         return f"array of {_kind(schema.get('items', {}), root)}"
     return " | ".join(kind) if isinstance(kind, list) else f"{kind}{_range(schema)}{_members(schema)}"

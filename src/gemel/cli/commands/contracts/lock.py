@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gemel.cli.connect import client_for
+from gemel.cli.console import Console
 from gemel.client.terminal.display import write
 from gemel.contracts.contract import SECTIONS, Contract
 from gemel.contracts.display import hidden_in, hidden_within, name_shown
@@ -41,8 +42,9 @@ async def run(options: argparse.Namespace) -> int:
 
 async def fetch_target_contract(options: argparse.Namespace, sections: Iterable[Section] = SECTIONS) -> Contract:
     """Return the contract of the TARGET; a lock in its configuration is not checked."""
-    async with client_for(options, lock=None) as client:
-        return await fetch_contract(client, sections=sections)
+    with Console(options) as console:
+        async with client_for(options, lock=None, **console.client_options()) as client:
+            return await fetch_contract(client, sections=sections)
 
 
 def _parse_sections(only: str | None) -> Sequence[Section]:
