@@ -234,3 +234,32 @@ async def test_without_the_extra_it_says_what_reloading_needs(folder: Path) -> N
     _, errors = await process.communicate()
     assert process.returncode == 0
     assert errors.decode() == "gemel: to reload when a file changes needs the extra cli: pip install 'gemel[cli]'\n"
+
+
+@pytest.mark.long
+async def test_the_terminal_says_why_a_file_cannot_be_loaded_and_when_it_is_mended(folder: Path) -> None:
+    file = folder / "weather.py"
+    file.write_text("def broken(:\n")
+    words = (sys.executable, "-m", "gemel", "dev", "weather.py", "--no-open", "--port", "0")
+    process = await asyncio.create_subprocess_exec(
+        *words, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, cwd=folder
+    )
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(60):
+            first = (await process.stderr.readline()).decode()
+            file.write_text("import no_such_module\n")
+            second = (await process.stderr.readline()).decode()
+            file.write_text(SERVER)
+            third = (await process.stderr.readline()).decode()
+            process.send_signal(signal.SIGINT)
+            rest = await process.stderr.read()
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert first.startswith("gemel: weather.py can't be imported: SyntaxError: ")
+    assert second == "gemel: weather.py can't be imported: No module named 'no_such_module'\n"
+    assert third == "gemel: weather is connected again\n"
+    assert rest == b""

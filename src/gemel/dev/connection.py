@@ -93,6 +93,8 @@ class EraConnection:
         self.on_listed: Callable[[EraConnection], Awaitable[None]] = _nothing
         #: Awaited before the connection is closed.
         self.on_close: Callable[[EraConnection], Awaitable[None]] = _nothing
+        #: Called when the state has changed.
+        self.on_state: Callable[[], None] = _ignore
         self._show("off")
 
     @property
@@ -380,6 +382,7 @@ class EraConnection:
             if discovery.instructions is not None:
                 fields["instructions"] = discovery.instructions
         self._journal.add("connection", fields, key=("connection", self.era))
+        self.on_state()
 
     @property
     def described(self) -> msgspec.Raw:
@@ -388,6 +391,10 @@ class EraConnection:
 
 
 async def _nothing(connection: EraConnection) -> None:
+    pass
+
+
+def _ignore() -> None:
     pass
 
 

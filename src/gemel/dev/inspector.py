@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -91,11 +91,17 @@ class Inspector:
     Args:
         target: The server.
         journal: Where everything is shown.
+        report: Called with a line for the terminal: why the server can't be reached, and that it can be again.
     """
 
-    def __init__(self, target: DevTarget, journal: EventJournal) -> None:
+    def __init__(
+        self, target: DevTarget, journal: EventJournal, report: Callable[[str], None] = lambda line: None
+    ) -> None:
         self.target = target
         self.journal = journal
+        self._report = report
+        #: Why the server can't be reached, as it was reported last.
+        self._failure: str | None = None
         self.questions = Questions(journal)
         self.questions.on_change = self._questioned
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,6 +109,7 @@ class Inspector:
         for connection in self.connections.values():
             connection.on_listed = self._listed
             connection.on_close = self._closing
+            connection.on_state = self._report_state
         self._calls: dict[str, _Call] = {}
         #: The latest calls, open or not.
         self._made: dict[str, _Made] = {}
@@ -145,6 +152,19 @@ class Inspector:
             "next": self.journal.next,
             "apps": None if self.frames is None else self.frames.origin,
         }
+
+    def _report_state(self) -> None:
+        """Report when no era is connected any more, and when one is again."""
+        connections = [connection for connection in self.connections.values() if connection.state != "off"]
+        if any(connection.state == "ready" for connection in connections):
+            if self._failure is not None:
+                self._report(f"{self.target.name} is connected again")
+            self._failure = None
+        elif connections and all(connection.state == "failed" for connection in connections):
+            failure = connections[0].error
+            if failure is not None and failure != self._failure:
+                self._report(failure)
+            self._failure = failure
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import webbrowser
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -24,6 +25,7 @@ from gemel.http1.server.request import ServedRequest
 from gemel.protocol.eras.base import EraOption
 from gemel.signals import stop_on_signals
 from gemel.transports.http.server.run import bind, unbind
+from gemel.visible import escape_line
 
 #: The port that is tried first, and how many are tried.
 PORT = 6274
@@ -78,7 +80,7 @@ async def _serve(
     announce: Callable[[str], None],
 ) -> None:
     access = Access(host, listening[0].getsockname()[1])
-    inspector = Inspector(_exporting(target, access), EventJournal())
+    inspector = Inspector(_exporting(target, access), EventJournal(), _print_report)
     inspector.frames = Frames(access.base, framing[0].getsockname()[1])
     app = DevApp(inspector, access)
     listeners = [Listener(_served(one), _HEAD_BYTES) for one in (app, inspector.frames)]
@@ -130,6 +132,10 @@ def _printer(target: DevTarget) -> Callable[[str], None]:
         print(f"Inspecting {target.name} at {address} ({reloads}Ctrl-C ends it)", flush=True)
 
     return announce
+
+
+def _print_report(line: str) -> None:
+    print(f"gemel: {escape_line(line)}", file=sys.stderr, flush=True)
 
 
 def _bind(host: str, port: int | None) -> list[socket.socket]:
