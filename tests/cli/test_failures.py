@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gemel import Client, StartError
-from gemel.cli.arguments.parser import COMMANDS, parse
+from gemel.cli.arguments.parser import COMMANDS, GROUPS, parse
 from tests.quick_commands import QUICK
 from tests.typist import at_the_terminal
 
@@ -68,6 +68,30 @@ def test_a_wrong_command_line_is_one_line_with_a_suggestion(
     with pytest.raises(SystemExit, match="2"):
         parse(words)
     assert capsys.readouterr().err == f"gemel: {error}\n"
+
+
+def test_the_help_lists_each_command_in_one_group(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    with pytest.raises(SystemExit, match="0"):
+        parse(["--help"])
+    text = capsys.readouterr().out
+    assert text.index("  init ") < text.index("  call ") < text.index("options:")
+    assert text.endswith("A command shows its options and examples with --help, as in gemel call --help.\n")
+
+
+def test_without_a_command_the_help_is_shown_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        parse([])
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("usage: gemel COMMAND")
+
+
+def test_the_usage_of_a_command_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        parse(["call", "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["usage: gemel call [OPTIONS] TARGET TOOL [KEY=VALUE ...]", "", "Call a tool."]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

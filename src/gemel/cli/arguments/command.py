@@ -82,6 +82,9 @@ class CommandParser(Parser):
             return
         self._is_declared = True
         self._declaration.declare(self)
+        words = [_usage_of(action) for action in self._actions if not action.option_strings]
+        self.usage = " ".join(["%(prog)s [OPTIONS]", *words])
+        self.description = f"{self._declaration.help[0].upper()}{self._declaration.help[1:]}."
         examples = "\n".join(["examples:", *(f"  gemel {example}" for example in self._declaration.examples)])
         self.epilog = "\n\n".join(filter(None, (self.epilog, examples)))
 
@@ -98,6 +101,12 @@ class CommandParser(Parser):
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return namespace, unknown
+
+
+def _usage_of(action: argparse.Action) -> str:
+    """Return how a positional argument stands in the usage."""
+    name = str(action.metavar or action.dest)
+    return {"*": f"[{name} ...]", "?": f"[{name}]", "+": f"{name} ..."}.get(str(action.nargs), name)
 
 
 def _suggest(word: str, names: Iterable[str]) -> str:

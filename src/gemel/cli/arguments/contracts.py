@@ -35,7 +35,8 @@ def _doctor(command: CommandParser) -> None:
         action="append",
         default=[],
         choices=list(HOSTS),
-        help="a host; may be repeated (default: all of them)",
+        metavar="HOST",
+        help=f"{', '.join(HOSTS)}; may be repeated (default: all, those on this machine first)",
     )
     command.add_argument("--json", action="store_true", help="print the findings as JSON")
     command.add_argument(

@@ -47,7 +47,8 @@ def _add_host(command: CommandParser) -> None:
         action="append",
         default=[],
         choices=[*HOSTS, *SHORT_NAMES],
-        help="the host; may be repeated (default: to ask for one of those on this machine)",
+        metavar="HOST",
+        help=f"{', '.join(HOSTS)}; may be repeated (default: lists those on this machine, and asks)",
     )
     command.add_argument("--project", action="store_true", help="use the host's file in this folder, not the user's")
     command.add_argument("--yes", action="store_true", help="change the file without asking")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import textwrap
 from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 from typing import Any
@@ -11,6 +13,17 @@ from gemel.cli.arguments import auth, calling, contracts, install, project, rece
 from gemel.cli.arguments.command import Command, CommandParser, Parser
 from gemel.errors import StartError
 from gemel.version import __version__
+
+#: The commands as `gemel --help` lists them: what begins comes first.
+GROUPS = {
+    "make and run a server": ("init", "run", "dev", "migrate"),
+    "look at a server and call it": (
+        *("list", "call", "read", "prompt", "complete", "tasks", "skills", "listen", "ping", "bench", "stubs"),
+    ),
+    "connect it": ("install", "uninstall", "auth", "proxy", "bundle", "registry"),
+    "check it": ("doctor", "lock", "diff", "policy", "receipts", "record", "replay"),
+    "the shell": ("completion",),
+}
 
 COMMANDS: dict[str, Command] = {
     **serving.COMMANDS,
@@ -30,6 +43,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         SystemExit: The command line is wrong, or there was only something to print.
         StartError: The command starts no program that could take arguments.
     """
+    if not words:
+        parser().print_help(sys.stderr)
+        raise SystemExit(2)
     end = words.index("--") if "--" in words else len(words)
     options = parser().parse_args(words[:end])
     if end < len(words):
@@ -42,22 +58,35 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 def parser() -> Parser:
     """Return the parser of the whole command line."""
     text = "The Model Context Protocol: run and call servers."
-    top = Parser(prog="gemel", description=text, allow_abbrev=False, formatter_class=_TopFormatter)
+    usage = "gemel COMMAND [OPTIONS] [ARGUMENTS]"
+    top = Parser(prog="gemel", usage=usage, description=text, allow_abbrev=False, formatter_class=_TopFormatter)
     top.command_names = COMMANDS
     top.add_argument("--version", action="version", version=f"gemel {__version__}")
-    subparsers = top.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=CommandParser)
+    subparsers = top.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS, parser_class=CommandParser)
     for name, command in COMMANDS.items():
-        command_parser = subparsers.add_parser(name, help=command.help, declaration=command)
+        command_parser = subparsers.add_parser(name, prog=f"gemel {name}", declaration=command)
         command_parser.set_defaults(command=_run_module(command.module))
     return top
 
 
-class _TopFormatter(argparse.HelpFormatter):
-    """Leaves room for the longest name of a command: argparse measures names without their indentation."""
+class _TopFormatter(argparse.RawDescriptionHelpFormatter):
+    """Puts the commands, in groups, before the options."""
 
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog)
-        self._action_max_length = max(map(len, COMMANDS)) + 4
+    def format_help(self) -> str:
+        """Return the help."""
+        head, options, rest = super().format_help().partition("options:\n")
+        width = max(map(len, COMMANDS)) + 4
+        lines = []
+        for title, names in GROUPS.items():
+            lines.append(f"{title}:")
+            for name in names:
+                head_of = f"  {name:{width - 2}}"
+                lines += textwrap.wrap(
+                    COMMANDS[name].help, self._width, initial_indent=head_of, subsequent_indent=" " * width
+                )
+            lines.append("")
+        more = "\nA command shows its options and examples with --help, as in gemel call --help.\n"
+        return "\n".join([head.rstrip(), "", *lines, ""]) + options + rest + more
 
 
 def command_parser(name: str) -> CommandParser:

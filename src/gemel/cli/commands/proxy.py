@@ -8,6 +8,7 @@ from typing import Any, Literal
 from gemel.cli.arguments.options import http_options
 from gemel.cli.code_mode import use_code_mode
 from gemel.cli.connect import client_for, client_of_entry, configuration_of
+from gemel.cli.console import Console
 from gemel.cli.network import limits_of
 from gemel.proxy.gateway import gateway
 from gemel.proxy.proxy import proxy
@@ -21,7 +22,8 @@ def run(options: argparse.Namespace) -> int:
     address = http_options(options, http=to == "http", needs="--to http")
     server = _server(options)
     use_code_mode(server, options.code)
-    server.run(to, **address)
+    with Console(options):
+        server.run(to, **address)
     return 0
 
 

@@ -136,7 +136,7 @@ async def _status(options: argparse.Namespace, url: str) -> int:
 
 def _lines(status: dict[str, object]) -> list[str]:
     if not status["loggedIn"]:
-        return [f"Nobody is logged in at {status['url']}"]
+        return [f"Nobody is logged in at {status['url']}: gemel auth login {status['url']} logs in"]
     scopes = status["scopes"]
     assert isinstance(scopes, list)
     left = "when the server says so" if status["expiresIn"] is None else f"in {status['expiresIn']} seconds"
