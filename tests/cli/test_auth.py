@@ -61,7 +61,10 @@ async def double() -> AsyncIterator[AuthDouble]:
 
 async def test_a_login_is_used_by_other_commands_until_it_ends(shell: Shell, double: AuthDouble) -> None:
     done = await shell.gemel("auth", "status", double.url)
-    assert (done.code, done.stdout) == (1, f"Nobody is logged in at {double.url}: gemel auth login {double.url} logs in\n")
+    assert (done.code, done.stdout) == (
+        1,
+        f"Nobody is logged in at {double.url}: gemel auth login {double.url} logs in\n",
+    )
     done = await shell.gemel("auth", "login", double.url, "--scope", "notes")
     assert done.code == 0, done.stderr
     assert done.stderr.splitlines()[-1] == f"Logged in at {double.issuer} with the scopes notes."

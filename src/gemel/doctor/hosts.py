@@ -30,8 +30,9 @@ class Rule(NamedTuple):
 
     Args:
         subject: What is looked at: the length of tool names with the host's `prefix`, or the pattern that they match;
-            how many tools there are; keywords anywhere in schemas, or at the root of input schemas; the syntax of `pattern`; features that the server offers; features that the host lacks; whether tools have
-            annotations; whether the server lists a search for its tools in place of them, as in code mode.
+            how many tools there are; keywords anywhere in schemas, or at the root of input schemas; the syntax of
+            `pattern`; features that the server offers; features that the host lacks; whether tools have annotations;
+            whether the server lists a search for its tools in place of them, as in code mode.
         value: The most that is possible, the pattern, or the keywords or features that don't work. Of annotations the
             hints of which one is needed.
         effect: What the host does.

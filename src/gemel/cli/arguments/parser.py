@@ -62,7 +62,9 @@ def parser() -> Parser:
     top = Parser(prog="gemel", usage=usage, description=text, allow_abbrev=False, formatter_class=_TopFormatter)
     top.command_names = COMMANDS
     top.add_argument("--version", action="version", version=f"gemel {__version__}")
-    subparsers = top.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS, parser_class=CommandParser)
+    subparsers = top.add_subparsers(
+        required=True, metavar="COMMAND", help=argparse.SUPPRESS, parser_class=CommandParser
+    )
     for name, command in COMMANDS.items():
         command_parser = subparsers.add_parser(name, prog=f"gemel {name}", declaration=command)
         command_parser.set_defaults(command=_run_module(command.module))
