@@ -12,8 +12,8 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
-from tests.browser.conftest import SERVERS, Inspected, inspecting
-from tests.browser.steps import fill, panel, run
+from tests.browser.conftest import SERVERS, Inspected, inspecting, load_axe
+from tests.browser.steps import fill, panel, run, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page
@@ -212,3 +212,35 @@ def test_empty_views_step_back_and_stay_reachable(open_form: Callable[..., Page]
 
 def test_the_version_of_a_server_is_called_so(open_form: Callable[..., Page]) -> None:
     expect(open_form().locator("#version")).to_have_text("version 0")
+
+
+@pytest.mark.parametrize("look", [WIDE, {**WIDE, "color_scheme": "dark"}, NARROW, {**NARROW, "color_scheme": "dark"}])
+def test_axe_finds_nothing_in_a_form_with_marks_and_items(open_form: Callable[..., Page], look: dict[str, Any]) -> None:
+    page = open_form(**look, bypass_csp=True)
+    load_axe(page)
+    page.get_by_role("group", name="lines").get_by_role("button", name="Add item").click()
+    run(page)
+    expect(field(page, "approver")).to_contain_text("This is required.")
+    assert not violations(page, "form")
+
+
+def test_a_form_is_filled_in_and_sent_by_keyboard_alone(open_form: Callable[..., Page]) -> None:
+    page = open_form()
+    keys = page.keyboard
+    page.get_by_role("listbox", name="Tools").focus()
+    keys.press("Enter")
+    keys.press("Tab")  # to the form or JSON
+    while not page.evaluate("document.activeElement.matches('.field input')"):
+        keys.press("Tab")
+    for text in (NUMBER, "07282026", "2026-08-28T12:00:00Z", "19.90", "Ada", "A1", "Grace"):
+        keys.type(text)
+        name = page.evaluate("document.activeElement.labels[0].textContent")
+        while page.evaluate("document.activeElement.labels?.[0]?.textContent") in (name, "send null"):
+            keys.press("Tab")
+    while page.evaluate("document.activeElement.textContent") != "Run in 2026":
+        keys.press("Tab")
+    keys.press("Enter")
+    expect(panel(page)).to_contain_text("Done")
+    expect(panel(page)).to_be_focused()
+    keys.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Again"

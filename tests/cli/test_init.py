@@ -44,13 +44,19 @@ def test_a_new_project_works_as_printed(tmp_path: Path) -> None:
     assert listed.stdout.startswith("my-notes 0.1.0, protocol 2026-07-28\n\nadd_note(title: string, text: string)")
     called = run(folder, *shlex.split(lines[3]))
     assert called.stdout == "Saved 'tea'.\n"
-    assert lines[4] == "gemel run server.py --http"
-    command = [sys.executable, "-m", *lines[4].split(), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
-        assert process.stderr is not None
-        assert process.stderr.readline().startswith("Serving MCP at http://127.0.0.1:")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+    dev, serve, install = lines[4:]
+    assert dev == "gemel dev server.py"
+    for line, begin in ((f"{dev} --no-open", "Inspecting server at"), (serve, "Serving MCP at http://127.0.0.1:")):
+        command = [sys.executable, "-m", *line.split(), "--port", "0"]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith(begin)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+    installed = run(folder, *install.split(), "--host", "vscode", "--project")
+    assert '"my-notes"' in installed.stdout
 
 
 @pytest.mark.long

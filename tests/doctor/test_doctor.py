@@ -220,10 +220,11 @@ def test_the_command_exits_with_3_for_what_breaks(program: str) -> None:
     assert output(program, "--host", "cursor", "--fail-on", "degrades")[0] == 3
 
 
-async def test_the_command_writes_warnings_as_other_commands_do() -> None:
+@pytest.mark.parametrize("words", [("doctor",), ("lock", "-o", "-"), ("stubs",)], ids=lambda words: words[0])
+async def test_commands_about_what_a_server_offers_begin_their_warnings_alike(words: tuple[str, ...]) -> None:
     row = next(row for row in ROWS if "string-id" in row.warns and row.name.startswith("tools/list"))
     async with served(row, "http") as url:
-        command = (sys.executable, "-m", "gemel", "doctor", "--era", "2025", url)
+        command = (sys.executable, "-m", "gemel", *words, "--era", "2025", url)
         process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=PIPE)
         _, errors = await process.communicate()
     assert errors.startswith(b"gemel: string-id: ")

@@ -49,10 +49,13 @@ def run(options: argparse.Namespace) -> int:
     names = list(dict.fromkeys(SHORT_NAMES.get(name, name) for name in options.host)) or _ask_for_hosts()
     if names is None:
         return USAGE
+    if not names:
+        write(sys.stderr, "gemel: nothing is changed\n")
+        return EXIT_CODE
     hosts = [HOSTS[name] for name in names]
     project = Path.cwd() if options.project else None
     paths = [host.path(sys.platform, os.environ, project=project) for host in hosts]
-    codes = [0] if hosts else [EXIT_CODE]
+    codes = [0]
     if hasattr(options, "target"):
         launch = _launch(options)
         name = _name(options)

@@ -144,7 +144,9 @@ COMMANDS = (
     ("pytest", "the tests, in both eras of the protocol"),
     ("gemel list server.py", "what clients see"),
     ("gemel call server.py add_note title=tea text='Buy green tea'", "call a tool"),
+    ("gemel dev server.py", "look at it and try it, in the browser"),
     ("gemel run server.py --http", "serve at http://127.0.0.1:8000/mcp"),
+    ("gemel install server.py", "write it into the configuration of a host"),
 )
 
 
