@@ -259,7 +259,8 @@ async def test_the_terminal_says_why_a_file_cannot_be_loaded_and_when_it_is_mend
         if process.returncode is None:
             process.kill()
             await process.wait()
-    assert first.startswith("gemel: weather.py can't be imported: SyntaxError: ")
-    assert second == "gemel: weather.py can't be imported: No module named 'no_such_module'\n"
+    assert first.startswith("gemel: weather can't be shown: weather.py can't be imported: SyntaxError: ")
+    reason = "weather.py can't be imported: No module named 'no_such_module'"
+    assert second == f"gemel: weather can't be shown: {reason} (it is started again when a file changes)\n"
     assert third == "gemel: weather is connected again\n"
     assert rest == b""

@@ -94,7 +94,7 @@ class EraConnection:
         #: Awaited before the connection is closed.
         self.on_close: Callable[[EraConnection], Awaitable[None]] = _nothing
         #: Called when the state has changed.
-        self.on_state: Callable[[], None] = _ignore
+        self.on_state: Callable[[], None] = lambda: None
         self._show("off")
 
     @property
@@ -391,10 +391,6 @@ class EraConnection:
 
 
 async def _nothing(connection: EraConnection) -> None:
-    pass
-
-
-def _ignore() -> None:
     pass
 
 

@@ -91,17 +91,11 @@ class Inspector:
     Args:
         target: The server.
         journal: Where everything is shown.
-        report: Called with a line for the terminal: why the server can't be reached, and that it can be again.
     """
 
-    def __init__(
-        self, target: DevTarget, journal: EventJournal, report: Callable[[str], None] = lambda line: None
-    ) -> None:
+    def __init__(self, target: DevTarget, journal: EventJournal) -> None:
         self.target = target
         self.journal = journal
-        self._report = report
-        #: Why the server can't be reached, as it was reported last.
-        self._failure: str | None = None
         self.questions = Questions(journal)
         self.questions.on_change = self._questioned
         self._tasks: set[asyncio.Task[None]] = set()
@@ -109,7 +103,7 @@ class Inspector:
         for connection in self.connections.values():
             connection.on_listed = self._listed
             connection.on_close = self._closing
-            connection.on_state = self._report_state
+            connection.on_state = self._state_changed
         self._calls: dict[str, _Call] = {}
         #: The latest calls, open or not.
         self._made: dict[str, _Made] = {}
@@ -121,6 +115,11 @@ class Inspector:
         self._logging_in: asyncio.Task[None] | None = None
         #: Where pages of the server are shown; None if nowhere.
         self.frames: Frames | None = None
+        #: Called with the reason when there is no connection in any era, once for each reason.
+        self.on_failure: Callable[[str], None] = lambda reason: None
+        #: Called when there is one again.
+        self.on_recovery: Callable[[], None] = lambda: None
+        self._failure: str | None = None
         #: What the server offered last, and whether it was started again since then.
         self._contract: Contract | None = None
         self._edited = False
@@ -152,19 +151,6 @@ class Inspector:
             "next": self.journal.next,
             "apps": None if self.frames is None else self.frames.origin,
         }
-
-    def _report_state(self) -> None:
-        """Report when no era is connected any more, and when one is again."""
-        connections = [connection for connection in self.connections.values() if connection.state != "off"]
-        if any(connection.state == "ready" for connection in connections):
-            if self._failure is not None:
-                self._report(f"{self.target.name} is connected again")
-            self._failure = None
-        elif connections and all(connection.state == "failed" for connection in connections):
-            failure = connections[0].error
-            if failure is not None and failure != self._failure:
-                self._report(failure)
-            self._failure = failure
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -259,6 +245,19 @@ class Inspector:
         if errors:
             fields["error"] = errors[0]
         self.journal.add("restarted", fields)
+
+    def _state_changed(self) -> None:
+        """Tell why there is no connection, once no era is being tried any more, and when there is one again."""
+        states = {connection.state for connection in self.connections.values()}
+        if "ready" in states:
+            if self._failure is not None:
+                self._failure = None
+                self.on_recovery()
+        elif "connecting" not in states:
+            reason = next((each.error for each in self.connections.values() if each.error is not None), None)
+            if reason is not None and reason != self._failure:
+                self._failure = reason
+                self.on_failure(reason)
 
     async def _watch(self, changes: AsyncIterator[list[str]]) -> None:
         """Restart the program whenever its files change."""

@@ -25,7 +25,7 @@ from gemel.http1.server.request import ServedRequest
 from gemel.protocol.eras.base import EraOption
 from gemel.signals import stop_on_signals
 from gemel.transports.http.server.run import bind, unbind
-from gemel.visible import escape_line
+from gemel.visible import escape_text
 
 #: The port that is tried first, and how many are tried.
 PORT = 6274
@@ -80,8 +80,10 @@ async def _serve(
     announce: Callable[[str], None],
 ) -> None:
     access = Access(host, listening[0].getsockname()[1])
-    inspector = Inspector(_exporting(target, access), EventJournal(), _print_report)
+    inspector = Inspector(_exporting(target, access), EventJournal())
     inspector.frames = Frames(access.base, framing[0].getsockname()[1])
+    inspector.on_failure = _complainer(target)
+    inspector.on_recovery = lambda: print(f"gemel: {target.name} is connected again", file=sys.stderr, flush=True)
     app = DevApp(inspector, access)
     listeners = [Listener(_served(one), _HEAD_BYTES) for one in (app, inspector.frames)]
     stopping = asyncio.Event()
@@ -126,16 +128,21 @@ def _served(app: AsgiApp) -> Callable[[ServedRequest], Coroutine[Any, Any, None]
     return serve
 
 
+def _complainer(target: DevTarget) -> Callable[[str], None]:
+    waits = " (it is started again when a file changes)" if target.changes is not None else ""
+
+    def complain(reason: str) -> None:
+        print(f"gemel: {target.name} can't be shown: {escape_text(reason)}{waits}", file=sys.stderr, flush=True)
+
+    return complain
+
+
 def _printer(target: DevTarget) -> Callable[[str], None]:
     def announce(address: str) -> None:
         reloads = "reloads on change; " if target.changes is not None else ""
         print(f"Inspecting {target.name} at {address} ({reloads}Ctrl-C ends it)", flush=True)
 
     return announce
-
-
-def _print_report(line: str) -> None:
-    print(f"gemel: {escape_line(line)}", file=sys.stderr, flush=True)
 
 
 def _bind(host: str, port: int | None) -> list[socket.socket]:
