@@ -161,8 +161,7 @@ def test_null_is_offered_only_where_it_differs_from_nothing(browser: Browser) ->
         page.get_by_label("send null").check()
         fill(page, price="0.10")
         run(page, "Run in 2025")
-        page.get_by_role("link", name="Messages", exact=True).click()
-        expect(page.get_by_text('{"price":"0.10","depth":null}').first).to_be_visible()
+        expect(page.get_by_role("listitem").get_by_text('{"price":"0.10","depth":null}')).to_be_visible()
         assert not unfit.problems
 
 

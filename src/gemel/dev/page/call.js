@@ -190,24 +190,25 @@ export class Runner {
   async start({ both = false, isByButton = false } = {}) {
     const value = this.editor ? this.editor.take() : {};
     const made = value && await start(ui.era, this.method, this.params(value), both);
-    if (!made) return;
-    this.follow(made);
-    if (isByButton) this.panel.element.focus({ preventScroll: true });
+    if (made) this.follow(made, isByButton);
   }
 
-  follow(call) {
+  follow(call, takesFocus = false) {
     memory.set(`call:${this.key}`, call);
     this.panel.show(call);
-    this.followed = call;
-    this.scrolledTo = null;
+    Object.assign(this, { followed: call, scrolledTo: null, takesFocus });
     this.#reveal();
   }
 
   /** Scroll to the call that is followed, as it begins, asks and ends, unless somebody has scrolled since. */
   #reveal() {
     const box = this.element.closest(".detail");
-    if (!box || (this.scrolledTo !== null && box.scrollTop !== this.scrolledTo)) return;
-    this.panel.element.scrollIntoView({ block: "nearest" });
+    const { element } = this.panel;
+    if (!box || element.hidden) return;
+    if (this.takesFocus) element.focus({ preventScroll: true });
+    this.takesFocus = false;
+    if (this.scrolledTo !== null && box.scrollTop !== this.scrolledTo) return;
+    element.scrollIntoView({ block: "nearest" });
     this.scrolledTo = box.scrollTop;
   }
 
