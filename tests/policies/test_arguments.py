@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import pydantic
 import pytest
 
-from gemel import ArgumentChange, Client, Server, ToolChange, ToolChanges
+from gemel import ArgumentChange, Client, ElicitFormParams, Server, ToolChange, ToolChanges
 from gemel.policies import Policy, PolicyRequest
 from gemel.policies.conditions import argument_condition, folded
+from gemel.receipts import Receipts
 
 
 def allows(condition: Any, effect: str = "allow", **arguments: Any) -> Policy:
@@ -341,3 +343,163 @@ async def test_a_function_gets_what_the_tool_gets() -> None:
     (call,) = [request for request in seen if not request.is_listing]
     assert call.arguments == {"x": 5}
     assert call.server == "one"
+
+
+# ---------------------------------------------------------------- tools without the argument
+
+
+def denies(name: str) -> Policy:
+    """A policy that denies by an argument and allows everything else."""
+    return Policy({"default": "allow", "rule": [{"arguments": {name: "/etc/*"}, "effect": "deny"}]})
+
+
+@pytest.mark.parametrize("name", ["path", "/path/of/it"])
+async def test_a_rule_does_not_concern_a_tool_that_can_not_get_its_argument(name: str) -> None:
+    def tool(server: Server, got: list[Any]) -> None:
+        @server.tool
+        def tool(title: str = "x") -> None:
+            got.append(title)
+
+    assert await ran(denies(name), tool, {}) == ["x"]
+    got: list[Any] = []
+    closed: list[dict[str, Any]] = [
+        {"properties": {"x": {}}},
+        {"properties": {}},
+        {},
+        {"properties": {}, "additionalProperties": False},
+    ]
+    for schema in closed:
+        assert await called(remote(lenient(got, schema), denies(name)), {}), schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"x": {}}, "additionalProperties": True},
+        {"properties": {"x": {}}, "additionalProperties": {"type": "string"}},
+        {"properties": {"x": {}}, "patternProperties": {"^p": {}}},
+        {"properties": {"x": {}}, "unevaluatedProperties": True},
+        {"properties": {"x": {}}, "allOf": [{"properties": {"path": {}}}]},
+        {"$ref": "#/$defs/all", "$defs": {"all": {"properties": {"path": {}}}}},
+        {"properties": {"Path": {}}},
+        {"properties": {"path": {}}},
+    ],
+)
+async def test_where_the_argument_could_reach_the_tool_its_absence_is_in_doubt(schema: dict[str, Any]) -> None:
+    got: list[Any] = []
+    assert not await called(remote(lenient(got, schema), denies("path")), {})
+    assert got == []
+
+
+async def test_an_argument_that_is_not_listed_is_in_doubt_for_a_rule_about_another_one() -> None:
+    got: list[Any] = []
+    server = lenient(got, {"properties": {"x": {}}})
+    assert await called(remote(server, denies("path")), {"x": 1})
+    assert not await called(remote(server, denies("path")), {"x": 1, "path": "/tmp/a"})
+    assert not await called(remote(server, denies("path")), {"x": 1, "file": "/etc/a"})
+    own = lenient(got, {"properties": {"x": {}}})
+    own.add_middleware(denies("path"))
+    assert await called(own, {"x": 1})
+    assert not await called(own, {"x": 1, "file": "/etc/a"})
+
+
+async def test_an_argument_that_is_set_on_the_way_is_in_doubt() -> None:
+    inner = Server("inner")
+
+    @inner.tool
+    def tool(x: str, path: str = "/etc/passwd") -> str:
+        return path
+
+    outer = Server("outer", middleware=[denies("path")])
+    outer.mount(inner, tools={"tool": ToolChange(arguments={"path": ArgumentChange(value="/etc/shadow")})})
+    assert not await called(outer, {"x": "a"})
+
+
+async def test_the_error_says_whether_other_arguments_would_help() -> None:
+    got: list[Any] = []
+    server = lenient(got, {"properties": {"path": {}}})
+
+    async def text(policy: Policy, **arguments: Any) -> str:
+        async with Client(server, middleware=[policy]) as client:
+            return (await client.call_tool("tool", arguments, raise_on_error=False)).text
+
+    rule = {"name": "no secrets", "arguments": {"path": "/etc/*"}, "effect": "deny"}
+    policy = Policy({"default": "allow", "rule": [rule]})
+    assert await text(policy) == "The policy allows tool only with the argument path (no secrets)."
+    denied = "The policy does not allow tool with these arguments (no secrets). Don't try it again."
+    assert await text(policy, path="/etc/a") == denied
+    assert await text(policy, path="/tmp/a", other=1) == denied
+    never = Policy({"default": "allow", "rule": [{"name": "never", "effect": "deny"}]})
+    assert await text(never, path="/tmp/a") == "The policy does not allow tool (never). Don't try it again."
+
+
+# ---------------------------------------------------------------- secrets
+
+
+NO_PIN = pydantic.SecretStr("0000")
+
+
+class Login(pydantic.BaseModel):
+    """A name and a secret."""
+
+    user: str
+    password: pydantic.SecretStr
+
+
+async def test_a_secret_is_judged_by_its_value_and_shown_as_stars(tmp_path: Path) -> None:
+    def tool(server: Server, got: list[Any]) -> None:
+        @server.tool
+        def tool(login: Login, pin: pydantic.SecretStr = NO_PIN) -> None:
+            got.append((login.password.get_secret_value(), pin.get_secret_value()))
+
+    def denies(**arguments: Any) -> Policy:
+        rule = {"arguments": {name.replace("__", "/"): value for name, value in arguments.items()}, "effect": "deny"}
+        return Policy({"default": "allow", "rule": [rule]})
+
+    ann = {"login": {"user": "ann", "password": "secret-of-ann"}, "pin": "pin-of-ann"}
+    assert await ran(denies(pin="pin-of-*"), tool, ann) == []
+    assert await ran(denies(pin="99*"), tool, ann) == [("secret-of-ann", "pin-of-ann")]
+    assert await ran(denies(pin="0000"), tool, {"login": ann["login"]}) == []
+    assert await ran(denies(__login__password="secret-*"), tool, ann) == []
+    assert await ran(denies(__login__password="other"), tool, ann) == [("secret-of-ann", "pin-of-ann")]
+
+    server, got, shown = Server("one"), list[Any](), list[str]()
+    tool(server, got)
+    server.add_middleware(Receipts(tmp_path / "receipts.jsonl"))
+    server.add_middleware(Policy({"default": "ask"}))
+
+    def person(form: ElicitFormParams) -> dict[str, bool]:
+        shown.append(form.message)
+        return {"allow": len(shown) > 1}
+
+    async with Client(server, on_elicit=person) as client:
+        shown.append((await client.call_tool("tool", ann, raise_on_error=False)).text)
+        await client.call_tool("tool", ann)
+    assert got == [("secret-of-ann", "pin-of-ann")]
+    assert '"user": "ann"' in shown[0]
+    for text in (*shown, (tmp_path / "receipts.jsonl").read_text()):
+        assert "secret-of-ann" not in text
+        assert "pin-of-ann" not in text
+
+
+async def test_what_a_server_elsewhere_marks_as_secret_is_not_shown() -> None:
+    got: list[Any] = []
+    secret = {"type": "string", "format": "password"}
+    tree = {"anyOf": [{"$ref": "#/$defs/tree"}, {"$ref": "#/$defs/tree"}], "properties": {"key": secret}}
+    schema = {
+        "properties": {"key": secret, "tree": {"$ref": "#/$defs/tree"}, "keys": {"items": secret}},
+        "$defs": {"tree": tree},
+    }
+    shown: list[Any] = []
+
+    def person(request: PolicyRequest) -> bool:
+        shown.append(request.shown)
+        return request.arguments == arguments
+
+    server = remote(lenient(got, schema), Policy({"default": "ask"}, ask=person))
+    arguments = {"key": "a", "keys": ["b"], "tree": {"key": "c", "name": "d"}, "other": "e"}
+    assert await called(server, arguments)
+    assert "a" not in str(shown[0]["key"])
+    assert "b" not in str(shown[0]["keys"])
+    assert "'c'" not in str(shown[0]["tree"])
+    assert shown[0]["other"] == "e"

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -93,6 +97,7 @@ def test_a_program_reads_json(capsys: pytest.CaptureFixture[str]) -> None:
             {"effect": "allow", "rule": "policy.toml:9", "ifArguments": True},
             {"effect": "ask", "rule": "reading", "ifArguments": False},
         ],
+        "notAbout": [],
     }
     assert delete["listed"] is False
 
@@ -102,3 +107,53 @@ def test_a_mistake_is_one_line_with_its_place(capsys: pytest.CaptureFixture[str]
     assert main(["policy", "check", "policy.toml", "files.py"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gemel: policy.toml:2: effect is")
+
+
+def test_a_rule_about_an_argument_that_a_tool_lacks_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("policy.toml").write_text(
+        'default = "allow"\n[[rule]]\nname = "no secrets"\narguments.file = "/etc/*"\neffect = "deny"\n'
+    )
+    assert main(["policy", "check", "policy.toml", "files.py"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "read    allow (default); no secrets needs an argument file",
+        "delete  allow (default); no secrets needs an argument file",
+    ]
+    assert main(["policy", "check", "policy.toml", "files.py", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["notAbout"] == [{"rule": "no secrets", "argument": "file"}]
+
+
+@contextmanager
+def over_http(file: Path) -> Iterator[str]:
+    """The URL of a server in a process of its own."""
+    command = [sys.executable, "-m", "gemel", "run", str(file), "--http", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            yield next(word for line in process.stderr for word in line.split() if word.startswith("http://"))
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+CODE_MODE = f"""{SERVER}
+from gemel.code import CodeMode
+
+server.add_middleware(CodeMode("search", by_url=BY_URL), outermost=True)
+"""
+
+
+def test_code_mode_is_looked_behind_where_its_server_lets_clients_choose(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("open.py").write_text(CODE_MODE.replace("BY_URL", "True"))
+    Path("shut.py").write_text(CODE_MODE.replace("BY_URL", "False"))
+    with over_http(Path("open.py")) as url:
+        assert main(["policy", "check", "policy.toml", f"{url}?key=value", "--server", "box"]) == 0
+    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()] == [
+        ["read", "allow"],
+        ["delete", "deny"],
+    ]
+    with over_http(Path("shut.py")) as url:
+        assert main(["policy", "check", "policy.toml", url]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert f"{url} is in code mode" in err
+    assert main(["policy", "check", "policy.toml", "open.py"]) == 1
+    assert "open.py is in code mode" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -26,18 +27,24 @@ if TYPE_CHECKING:
     from gemel.client.group.config import ServerEntry
 
 
-def client_for(options: argparse.Namespace, *, show: Callable[[str], object] | None = None, **more: object) -> Client:
+def client_for(
+    options: argparse.Namespace, *, show: Callable[[str], object] | None = None, query: str = "", **more: object
+) -> Client:
     """Return a client for the TARGET of a command line.
 
     Args:
         options: The parsed command line.
         show: Called with what a child process writes to standard error; by default it is printed.
+        query: Added to the URL of the target, if it has one: `name=value`.
         **more: Further options of Client.
 
     Raises:
         StartError: An option does not fit the target.
     """
     target, transport = target_of(options, show)
+    if query and _is_url(target):
+        parts = urlsplit(target)
+        target = parts._replace(query="&".join(filter(None, (parts.query, query)))).geturl()
     if getattr(options, "root", None):
         more["on_roots"] = list(options.root)
     timeout, is_limited = getattr(options, "timeout", None), getattr(options, "is_limited", False)
@@ -117,9 +124,7 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     target: Any = options.target
     transport: dict[str, Any] = {}
     if entry is not None:
-        from gemel.client.group.config import pick, read_config
-
-        target, transport = _reach(options, pick(read_config(entry["path"]), entry["name"]))
+        target, transport = _reach(options, _entry(entry["path"], entry["name"]))
     elif _is_url(target):
         transport = http_options(options, {})
         return target, transport | _login(options, transport)
@@ -133,6 +138,18 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         # A program of the user's own: it gets the whole environment.
         return [*own_program(), "run", *words], {"env": dict(os.environ)}
     return _with_arguments(options, target), transport
+
+
+def _entry(path: str, name: str | None) -> ServerEntry:
+    """Return the server of that name in a configuration, or the only one. Raises StartError."""
+    from gemel.client.group.config import pick, read_config
+
+    entries = read_config(path)
+    enabled = [one for one, entry in entries.items() if not entry.disabled]
+    if name is None and len(enabled) > 1:
+        names = ", ".join(f"{path}:{one}" for one in enabled[:10])
+        raise StartError(f"{path} has {len(enabled)} servers: name one of them, {names}{', …' * (len(enabled) > 10)}")
+    return pick(entries, name)
 
 
 def _reach(options: argparse.Namespace, entry: ServerEntry) -> tuple[Any, dict[str, Any]]:

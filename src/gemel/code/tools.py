@@ -66,6 +66,16 @@ def own_tools(catalogue: Catalogue, mode: ListMode) -> list[Tool]:
     return [_tool(name, *made[name]) for name in OWN[mode]]
 
 
+def stand_for_others(tools: Iterable[Tool]) -> bool:
+    """Return whether a list has the own tools of a mode in place of others.
+
+    Args:
+        tools: The tools that a server lists.
+    """
+    marked = {tool.name for tool in tools if (tool.meta or {}).items() >= _LOADED.items()}
+    return any(own and marked.issuperset(own) for own in OWN.values())
+
+
 def _tool(name: str, title: str, description: str, schema: dict[str, Any], annotations: ToolAnnotations) -> Tool:
     return Tool(
         name=name,

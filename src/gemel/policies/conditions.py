@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import translate
+from functools import lru_cache
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -205,10 +206,29 @@ def _kind(value: Any) -> str:
 
 def values_at(arguments: Mapping[str, Any], name: str) -> Any:
     """The argument of a name; of one that begins with `/` what that JSON Pointer leads to, in each item of lists on the way."""
+    return _at(arguments, _steps(name))
+
+
+def takes(parameters: frozenset[str], name: str) -> Verdict:
+    """Whether a tool with these parameters takes an argument; in doubt if it has one of nearly that name.
+
+    Args:
+        parameters: All names of arguments that the tool takes.
+        name: The name of an argument, or a JSON Pointer into one.
+    """
+    argument = _steps(name)[0]
+    return True if argument in parameters else (None if folded(argument) in _all_folded(parameters) else False)
+
+
+@lru_cache(maxsize=1024)
+def _all_folded(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(folded, names))
+
+
+def _steps(name: str) -> list[str]:
     if not name.startswith("/"):
-        return arguments.get(name, MISSING)
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in name[1:].split("/")]
-    return _at(arguments, steps)
+        return [name]
+    return [step.replace("~1", "/").replace("~0", "~") for step in name[1:].split("/")]
 
 
 def _at(value: Any, steps: Sequence[str]) -> Any:

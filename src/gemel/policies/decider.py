@@ -91,6 +91,17 @@ class Decider:
             logger.exception("%s is not listed: its policy raised", request.tool)
             return [Ruling("deny", None)]
 
+    def not_about(self, request: PolicyRequest) -> list[tuple[str, str]]:
+        """Return the rules that deny or ask by an argument that a tool doesn't take.
+
+        Args:
+            request: The tool and its caller.
+
+        Returns:
+            The name of each rule, and the argument.
+        """
+        return [] if self._rules is None else self._rules.not_about(request.listed())
+
     async def hides(self, request: PolicyRequest) -> bool:
         """Return whether no call of a tool is allowed, so that it isn't listed.
 

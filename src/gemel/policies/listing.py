@@ -102,8 +102,73 @@ def by_schema(tool: Any, given: Mapping[str, Any], *, defaults: bool) -> tuple[d
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping):
         return dict(given), tool is None and bool(given)
-    is_open = schema.get("additionalProperties", False) is not False or "patternProperties" in schema
-    inexact = not is_open and not given.keys() <= properties.keys()
+    inexact = not _is_open(schema) and not given.keys() <= properties.keys()
     known = properties.items() if defaults else ()
     filled = {name: one["default"] for name, one in known if isinstance(one, Mapping) and "default" in one}
     return {**filled, **given}, inexact
+
+
+#: What is shown in place of a secret.
+_STARS = "**********"
+#: How deep arguments and their schema are looked into, and at how many parts; the rest is not shown.
+_DEEPEST, _VISITS = 50, 10_000
+
+
+def without_secrets(tool: Any, arguments: Mapping[str, Any] | None) -> Any:
+    """The arguments of a listed tool, with stars in place of those that its input schema marks as secret (`writeOnly`)."""
+    schema = None if tool is None or not arguments else member(tool, "input_schema", "inputSchema")
+    return _Mask(schema).hide(arguments, schema) if isinstance(schema, Mapping) else arguments
+
+
+class _Mask:
+    """Hides secrets by one schema."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        definitions = root.get("$defs") or root.get("definitions")
+        self._definitions = definitions if isinstance(definitions, Mapping) else {}
+        self._visits = 0
+
+    def hide(self, value: Any, schema: Any, levels: int = _DEEPEST) -> Any:
+        if not isinstance(schema, Mapping) or value == _STARS:
+            return value
+        self._visits += 1
+        if (
+            not levels
+            or self._visits > _VISITS
+            or schema.get("writeOnly") is True
+            or schema.get("format") == "password"
+        ):
+            return _STARS
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            value = self.hide(value, self._definitions.get(reference.rpartition("/")[2]), levels - 1)
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            options = schema.get(keyword)
+            for option in options if isinstance(options, list) else ():
+                value = self.hide(value, option, levels - 1)
+        if isinstance(value, Mapping):
+            named, others = schema.get("properties"), schema.get("additionalProperties")
+            known = named if isinstance(named, Mapping) else {}
+            return {name: self.hide(one, known.get(name, others), levels - 1) for name, one in value.items()}
+        if isinstance(value, list):
+            return [self.hide(one, schema.get("items"), levels - 1) for one in value]
+        return value
+
+
+#: Keywords by which an object may have further members that its `properties` don't name.
+_FURTHER = ("additionalProperties", "unevaluatedProperties")
+_COMPOSED = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})
+
+
+def _is_open(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema says that there may be arguments which it doesn't name. One that is silent about that is closed here."""
+    return "patternProperties" in schema or any(schema.get(name, False) is not False for name in _FURTHER)
+
+
+def parameters_of(tool: Any) -> frozenset[str] | None:
+    """The names of the arguments that a listed tool takes; None if its input schema doesn't tell all of them."""
+    schema = None if tool is None else member(tool, "input_schema", "inputSchema")
+    if not isinstance(schema, Mapping) or _is_open(schema) or not _COMPOSED.isdisjoint(schema):
+        return None
+    properties = schema.get("properties", {})
+    return frozenset(properties) if isinstance(properties, Mapping) else None

@@ -14,7 +14,17 @@ from gemel.client.methods import CallNext, ClientContext, ClientMethods
 from gemel.decisions import approving
 from gemel.errors import ProtocolError
 from gemel.policies.decider import Decider
-from gemel.policies.listing import Listings, all_tools, annotations_of, by_schema, name_of, tools_of, with_tools
+from gemel.policies.listing import (
+    Listings,
+    all_tools,
+    annotations_of,
+    by_schema,
+    name_of,
+    parameters_of,
+    tools_of,
+    with_tools,
+    without_secrets,
+)
 from gemel.policies.question import FORM, approve, denial, question, refusal
 from gemel.policies.recording import record
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
@@ -61,7 +71,14 @@ class PolicyOfClient:
     def _request(self, name: str, listed: Any, **call: Any) -> PolicyRequest:
         is_trusted = listed is not None and self._decider.trusts(self._server)
         hints = hints_of(annotations_of(listed)) if is_trusted else NO_HINTS
-        return PolicyRequest(tool=name, hints=hints, server=self._server, **call)
+        return PolicyRequest(
+            tool=name,
+            hints=hints,
+            server=self._server,
+            parameters=parameters_of(listed),
+            shown=without_secrets(listed, call.get("arguments")),
+            **call,
+        )
 
     async def _fetch(self, ctx: ClientContext, call_next: CallNext) -> dict[str, Any]:
         def list_page(params: dict[str, Any]) -> Any:
@@ -85,7 +102,7 @@ class PolicyOfClient:
         ruling = await self._decider.decide(request)
         approved = record(ruling)
         if ruling.effect == "deny":
-            return _failure(ctx, denial(request, ruling))
+            return _failure(ctx, denial(request, ruling, always=await self._decider.hides(request)))
         if ruling.effect == "ask":
             try:
                 by = await self._approval(request, ruling)

@@ -14,7 +14,17 @@ from gemel.backends.server_backend import ServerBackend
 from gemel.decisions import approving
 from gemel.errors import BackendError, GemelError, InvalidArguments, InvalidParams, NoSession, Overloaded, ToolError
 from gemel.policies.decider import Decider
-from gemel.policies.listing import Listings, all_tools, annotations_of, by_schema, name_of, tools_of, with_tools
+from gemel.policies.listing import (
+    Listings,
+    all_tools,
+    annotations_of,
+    by_schema,
+    name_of,
+    parameters_of,
+    tools_of,
+    with_tools,
+    without_secrets,
+)
 from gemel.policies.question import FORM, Approver, approve, denial, granted, question, refusal
 from gemel.policies.recording import note_span, record
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
@@ -76,8 +86,19 @@ class PolicyOfServer:
         tool = registered or listed
         is_trusted = found.tool is not None or self._decider.trusts(found.server)
         hints = hints_of(annotations_of(tool)) if tool is not None and is_trusted else NO_HINTS
+        parameters = parameters_of(tool)
+        if parameters is not None and found.is_changed:  # `ToolChanges` may set arguments that the list doesn't show
+            below = parameters_of(None if found.tool is None else found.tool.tool)
+            parameters = None if below is None else parameters | below
         return PolicyRequest(
-            tool=name, hints=hints, principal=ctx.principal, scopes=ctx.scopes, server=found.server, **call
+            tool=name,
+            hints=hints,
+            principal=ctx.principal,
+            scopes=ctx.scopes,
+            server=found.server,
+            parameters=parameters,
+            shown=without_secrets(tool, call.get("arguments")),
+            **call,
         )
 
     async def _fetch(self, ctx: Context[Any], call_next: CallNext) -> dict[str, Any]:

@@ -34,8 +34,8 @@ granted: ContextVar[Mapping[str, str]] = ContextVar("gemel_granted", default=Map
 
 
 def question(request: PolicyRequest, ruling: Ruling, digest: str) -> str:
-    """The text for the person: tool, server, the exact arguments with every character visible, and the rule."""
-    arguments = escape_text(json.dumps(request.arguments, ensure_ascii=False, indent=2, sort_keys=True))
+    """The text for the person: tool, server, the exact arguments but for secrets, with every character visible, and the rule."""
+    arguments = escape_text(json.dumps(request.shown, ensure_ascii=False, indent=2, sort_keys=True))
     if len(arguments) > _LONGEST:
         left = len(arguments) - _LONGEST
         arguments = f"{arguments[:_LONGEST]}… ({left} more characters; SHA-256 of the request: {digest})"
@@ -57,9 +57,13 @@ async def approve(approver: Approver, request: PolicyRequest) -> str | None:
     return answer if isinstance(answer, str) and answer else None
 
 
-def denial(request: PolicyRequest, ruling: Ruling) -> str:
-    """The text for the model whose call is denied."""
+def denial(request: PolicyRequest, ruling: Ruling, *, always: bool = False) -> str:
+    """The text for the model whose call is denied; `always` says that each call of the tool is."""
     by = f" ({ruling.rule})" if ruling.rule else ""
+    if always:
+        return f"The policy does not allow {request.tool}{by}. Don't try it again."
+    if ruling.missing is not None:
+        return f"The policy allows {request.tool} only with the argument {ruling.missing}{by}."
     return f"The policy does not allow {request.tool} with these arguments{by}. Don't try it again."
 
 

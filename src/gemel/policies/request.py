@@ -66,6 +66,7 @@ class PolicyRequest:
         tool: The name of the tool, as the caller writes it.
         arguments: The arguments by the names of the tool's input schema, as plain JSON types, the way the function gets them:
             validated, with its defaults. Of a tool elsewhere, what is sent. None for a tool of a list.
+        shown: The same for people, with stars in place of what the input schema marks as secret (`writeOnly`).
         hints: What a trusted server says about the tool; otherwise the defaults of the specification.
         principal: Who was authenticated; None for nobody.
         scopes: What the request was authorized for.
@@ -74,16 +75,20 @@ class PolicyRequest:
         client: The id of the client that was authenticated, otherwise the name that it gives itself. None for a tool of a list,
             which must not depend on it, and if it isn't known.
         inexact: Whether the tool may get other arguments than these: some are not in its input schema.
+        parameters: The names of all arguments that the tool takes by its input schema. None if it may take others: the schema isn't
+            known, allows further ones, or is put together from others.
     """
 
     tool: str
     arguments: Mapping[str, Any] | None = None
+    shown: Mapping[str, Any] | None = None
     hints: Hints = NO_HINTS
     principal: str | None = None
     scopes: frozenset[str] = frozenset()
     server: str | None = None
     client: str | None = None
     inexact: bool = False
+    parameters: frozenset[str] | None = None
 
     @property
     def is_listing(self) -> bool:
@@ -96,7 +101,7 @@ class PolicyRequest:
         Returns:
             The request with `is_listing`.
         """
-        return replace(self, arguments=None, client=None, inexact=False)
+        return replace(self, arguments=None, shown=None, client=None, inexact=False)
 
     def digest(self, rule: str) -> str:
         """Return what identifies an approval: by whom, of which tool and server, by which rule, with exactly which arguments.

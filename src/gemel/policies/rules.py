@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gemel.decisions import Effect
-from gemel.policies.conditions import Condition, Glob, Verdict, every, values_at
+from gemel.policies.conditions import MISSING, Condition, Glob, Verdict, every, takes, values_at
 from gemel.policies.request import PolicyRequest
 
 #: Seconds for which an approval counts; "call" for the call itself, "session" as long as the session of the caller.
@@ -16,7 +16,8 @@ Remember = float | str
 class Ruling(NamedTuple):
     """What a rule, or the default where none fits, says about a request.
 
-    `if_arguments` tells that it depends on the arguments or the client, which a list does not know.
+    `if_arguments` tells that it depends on the arguments or the client, which a list does not know; `missing` names an argument
+    without which it is in doubt whether the rule fits.
     """
 
     effect: Effect
@@ -25,6 +26,7 @@ class Ruling(NamedTuple):
     key: str = ""
     remember: Remember = "call"
     if_arguments: bool = False
+    missing: str | None = None
 
 
 class PolicyRule(NamedTuple):
@@ -63,7 +65,26 @@ class PolicyRule(NamedTuple):
 
     def may_fit(self, request: PolicyRequest) -> Verdict:
         """Whether it is about calls of a tool that is listed, with some arguments and by some client."""
-        return every(self._static(request))
+        return every((*self._static(request), self.lacking(request) is None))
+
+    def lacking(self, request: PolicyRequest) -> str | None:
+        """One of its arguments that the tool doesn't take; None if it may take all of them."""
+        parameters = request.parameters
+        if parameters is None:
+            return None
+        return next((name for name in self.arguments or () if takes(parameters, name) is False), None)
+
+    def missing(self, request: PolicyRequest) -> str | None:
+        """One of its arguments that the tool takes, and that a call doesn't have; None if it has all of them."""
+        given, parameters = request.arguments or {}, request.parameters
+        for name in () if request.inexact else self.arguments or ():
+            if values_at(given, name) is MISSING and (parameters is None or takes(parameters, name)):
+                return name
+        return None
+
+    def lacked_by(self, request: PolicyRequest) -> str | None:
+        """The argument for want of which it is not about a tool that is listed; None if that is not the reason."""
+        return None if every(self._static(request)) is False else self.lacking(request)
 
     def _static(self, request: PolicyRequest) -> Iterator[Verdict]:
         if self.tool is not None:
@@ -82,9 +103,13 @@ class PolicyRule(NamedTuple):
             yield None if request.client is None else self.client(request.client)
         if self.arguments:
             given = request.arguments or {}
-            verdict = every(condition(values_at(given, name)) for name, condition in self.arguments.items())
-            # What else is sent may be an argument by another name.
-            yield None if request.inexact else verdict
+            # What the schema doesn't list may be an argument by another name.
+            if request.parameters is not None and given.keys() <= request.parameters and self.lacking(request):
+                yield False
+            elif request.inexact:
+                yield None
+            else:
+                yield every(condition(values_at(given, name)) for name, condition in self.arguments.items())
 
 
 class Rules:
@@ -105,8 +130,10 @@ class Rules:
         held: Ruling | None = None
         for rule in self._rules:
             fits = rule.fits(request)
-            if fits or (fits is None and rule.effect == "deny"):
+            if fits:
                 return stricter(held, rule.ruling)
+            if fits is None and rule.effect == "deny":
+                return stricter(held, rule.ruling._replace(missing=rule.missing(request)))
             if fits is None and rule.effect == "ask":
                 held = held or rule.ruling
         return stricter(held, self._default)
@@ -122,6 +149,17 @@ class Rules:
                 own = [stricter(rule.ruling, other) for other in rulings]
             rulings = [*own, *rulings] if rule.needs_call else own
         return rulings
+
+    def not_about(self, request: PolicyRequest) -> list[tuple[str, str]]:
+        """Return the rules that would deny or ask, if the tool took an argument that it does not take, each with that argument."""
+        found: list[tuple[str, str]] = []
+        for rule in self._rules:
+            argument = rule.lacked_by(request)
+            if argument is not None and rule.effect != "allow":
+                found.append((rule.name, argument))
+            if rule.may_fit(request) and not rule.needs_call:
+                break  # it decides
+        return found
 
 
 def stricter(held: Ruling | None, ruling: Ruling) -> Ruling:

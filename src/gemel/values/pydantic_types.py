@@ -64,6 +64,15 @@ class PydanticCodec:
         """The same value with parts of Python's types, as `dump` has them: what may have become None there."""
         return self.adapter.dump_python(value, by_alias=self._by_alias, warnings="none")
 
+    @property
+    def hides_values(self) -> bool:
+        """Whether it writes stars in place of secrets, such as those of `SecretStr`."""
+        return _has(self.adapter.core_schema, _is_secret)
+
+    def revealed(self, value: object) -> Any:
+        """The value as `parts` has it, with the contents of secrets in their place."""
+        return _reveal(self.parts(value))
+
     def schema(self, *, reading: bool) -> dict[str, Any]:
         """The JSON Schema of what is read, or of what is written."""
         kind = _Schemas if self._by_alias else _SchemasByName
@@ -85,6 +94,21 @@ def _has(schema: object, condition: Callable[[dict[str, Any]], bool]) -> bool:
     if isinstance(schema, dict):
         return condition(schema) or any(_has(part, condition) for part in schema.values())
     return isinstance(schema, list | tuple) and any(_has(part, condition) for part in schema)
+
+
+def _is_secret(part: dict[str, Any]) -> bool:
+    kind = part.get("cls") if part.get("type") == "is-instance" else None
+    return (
+        hasattr(kind, "get_secret_value") or getattr(part.get("function"), "__name__", "") == "_serialize_secret_field"
+    )
+
+
+def _reveal(value: Any) -> Any:
+    if hasattr(value, "get_secret_value"):
+        return _reveal(value.get_secret_value())
+    if isinstance(value, dict):
+        return {key: _reveal(one) for key, one in value.items()}
+    return [_reveal(one) for one in value] if isinstance(value, list | tuple | set | frozenset) else value
 
 
 def _is_infinite(value: object) -> bool:

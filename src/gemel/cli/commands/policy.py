@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemel.cli.connect import CONFIGURED, client_for, is_python
 from gemel.cli.console import Console, as_json
 from gemel.client.group.config import read_config
 from gemel.client.group.names import prefixes_of
 from gemel.policies.decider import Decider
+from gemel.policies.listing import parameters_of
 from gemel.policies.policy import Policy
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
 from gemel.policies.rules import Ruling
@@ -21,24 +22,53 @@ from gemel.visible import escape_line
 async def run(options: argparse.Namespace) -> int:
     """Print a line for each tool. The tools are listed, none is called."""
     policy = Policy(options.policy).decider
-    checked: list[tuple[PolicyRequest, list[Ruling]]] = []
+    checked: list[_Checked] = []
+    unseen: list[str] = []
     with Console(options) as console:
         for target, server, prefix in _servers(options):
             reached = argparse.Namespace(**{**vars(options), "target": target})
-            async with client_for(reached, **console.client_options()) as client:
-                tools = await client.list_tools()
-                is_own = server is None and is_python(reached)
-                name = client.server_info.name if is_own and client.server_info is not None else server
+            tools, title = await _list(reached, console)
+            if tools is None:
+                unseen.append(target)
+                continue
+            is_own = server is None and is_python(reached)
             for tool in tools:
-                request = _request(options, policy, tool, prefix, name, is_own=is_own)
-                checked.append((request, await policy.possible(request)))
+                request = _request(options, policy, tool, prefix, title if is_own else server, is_own=is_own)
+                checked.append(_Checked(request, await policy.possible(request), policy.not_about(request)))
         if options.json:
-            console.print(as_json([_as_object(*one) for one in checked]))
-        else:
-            width = max((len(escape_line(request.tool)) for request, _ in checked), default=0)
-            lines = [f"{escape_line(request.tool):{width}}  {_in_words(rulings)}" for request, rulings in checked]
+            console.print(as_json([_as_object(one) for one in checked]))
+        elif checked or not unseen:
+            width = max((len(escape_line(one.request.tool)) for one in checked), default=0)
+            lines = [f"{escape_line(one.request.tool):{width}}  {_in_words(one)}" for one in checked]
             console.print("\n".join(lines) or "The server has no tools.")
-    return 0
+        for target in unseen:
+            console.note(
+                f"gemel: {target} is in code mode and lists its few tools in place of those that the policy is about: check a "
+                "server without code mode, or a URL that lets clients choose"
+            )
+    return 1 if unseen else 0
+
+
+class _Checked(NamedTuple):
+    """A tool, what can happen with its calls, and the rules that don't apply for want of an argument, each with that argument."""
+
+    request: PolicyRequest
+    rulings: list[Ruling]
+    not_about: list[tuple[str, str]]
+
+
+async def _list(options: argparse.Namespace, console: Console) -> tuple[list[Tool] | None, str | None]:
+    """The tools of the TARGET, and what it calls itself. None for the tools if code mode lists its own in their place."""
+    from gemel.code.tools import stand_for_others
+
+    title: str | None = None
+    for query in ("", "tools=all"):  # by which a client of code mode chooses the whole list, if its target is a URL
+        async with client_for(options, query=query, **console.client_options()) as client:
+            tools = await client.list_tools()
+            title = None if client.server_info is None else client.server_info.name
+        if not stand_for_others(tools):
+            return tools, title
+    return None, title
 
 
 def _servers(options: argparse.Namespace) -> Iterator[tuple[str, str | None, str]]:
@@ -59,23 +89,33 @@ def _request(
     hints = hints_of(tool.annotations) if is_own or policy.trusts(server) else NO_HINTS
     scopes = frozenset(options.scopes.split())
     return PolicyRequest(
-        tool=prefix + tool.name, hints=hints, principal=options.principal, scopes=scopes, server=server
+        tool=prefix + tool.name,
+        hints=hints,
+        principal=options.principal,
+        scopes=scopes,
+        server=server,
+        parameters=parameters_of(tool),
     )
 
 
-def _in_words(rulings: list[Ruling]) -> str:
-    *others, last = rulings
-    parts = [f"{one.effect} if {escape_line(one.rule or '')} fits" for one in others]
+def _in_words(checked: _Checked) -> str:
+    *others, last = checked.rulings
     rest = f"{last.effect} ({escape_line(last.rule or 'default')})"
-    if all(ruling.effect == "deny" for ruling in rulings):
+    if all(ruling.effect == "deny" for ruling in checked.rulings):
         return f"{rest}, not listed"
-    return ", ".join([*parts, f"otherwise {rest}" if parts else rest])
+    parts = [f"{one.effect} if {escape_line(one.rule or '')} fits" for one in others]
+    text = ", ".join([*parts, f"otherwise {rest}" if parts else rest])
+    notes = [f"{escape_line(rule)} needs an argument {escape_line(name)}" for rule, name in checked.not_about]
+    return "; ".join([text, *notes])
 
 
-def _as_object(request: PolicyRequest, rulings: list[Ruling]) -> dict[str, Any]:
+def _as_object(checked: _Checked) -> dict[str, Any]:
     return {
-        "tool": request.tool,
-        "server": request.server,
-        "listed": any(ruling.effect != "deny" for ruling in rulings),
-        "rulings": [{"effect": one.effect, "rule": one.rule, "ifArguments": one.if_arguments} for one in rulings],
+        "tool": checked.request.tool,
+        "server": checked.request.server,
+        "listed": any(ruling.effect != "deny" for ruling in checked.rulings),
+        "rulings": [
+            {"effect": one.effect, "rule": one.rule, "ifArguments": one.if_arguments} for one in checked.rulings
+        ],
+        "notAbout": [{"rule": rule, "argument": name} for rule, name in checked.not_about],
     }

@@ -37,7 +37,7 @@ from gemel.server.functions.validation_errors import (
     out_of_range,
     unknown_member,
 )
-from gemel.server.functions.values import ValueRejected, ValueType
+from gemel.server.functions.values import PydanticType, ValueRejected, ValueType
 from gemel.values.encoding import NotSerializable, plain_value
 
 #: From a parameter's own name to the name that the caller uses for it; None for one that the caller doesn't pass.
@@ -107,13 +107,16 @@ class Arguments:
     def plain_from_json(self, text: bytes | Raw) -> dict[str, Any]:
         """Read the arguments as the function gets them, with defaults, as plain JSON types by their names in JSON.
 
-        A value that has no JSON form is left out. Raises what `from_json` raises.
+        Secrets have their contents. A value that has no JSON form is left out. Raises what `from_json` raises.
         """
         values = self.from_json(text)
         plain = {}
         for parameter in self._parameters:
+            value = values[parameter.name]
+            if isinstance(parameter.type, PydanticType):
+                value = parameter.type.revealed(value)
             with suppress(NotSerializable):
-                plain[parameter.wire_name] = plain_value(values[parameter.name])
+                plain[parameter.wire_name] = plain_value(value)
         return plain
 
     def _read_separate(self, values: dict[str, Any]) -> None:

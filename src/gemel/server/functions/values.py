@@ -304,6 +304,11 @@ class PydanticType:
             raise TypeError(_of_pydantic(error)) from None
         self.schema = writer.adopt(schema, bare(annotation))
         self._keys = _key_check(self.schema, writer)
+        self._hides_values = self._codec.hides_values
+
+    def revealed(self, value: object) -> Any:
+        """The value, with the contents of secrets in their place where it would be written without them."""
+        return self._codec.revealed(value) if self._hides_values else value
 
     def read(self, text: bytes | Raw) -> Any:
         try:
