@@ -8,11 +8,32 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gemel.spans import Telemetry
+
+
+#: The variable by which `gemel dev` tells `gemel run` to set up a tracer provider where the program has none.
+SHOWS_SPANS = "GEMEL_DEV_SHOWS_SPANS"
+#: What is to be called when a server of this process has started, after its lifespan: a program may set up a provider until then.
+_on_start: list[Callable[[], None]] = []
+
+
+def when_started(function: Callable[[], None]) -> None:
+    """Call a function once, when a server of this process has started.
+
+    Args:
+        function: Sets up a provider.
+    """
+    _on_start.append(function)
+
+
+def server_started() -> None:
+    """Call what `when_started` was given: a server has entered its lifespan."""
+    while _on_start:
+        _on_start.pop()()
 
 
 def current_telemetry() -> Telemetry | None:
@@ -20,12 +41,12 @@ def current_telemetry() -> Telemetry | None:
     trace, metrics = sys.modules.get("opentelemetry.trace"), sys.modules.get("opentelemetry.metrics")
     tracers = trace.get_tracer_provider() if trace is not None else None
     meters = metrics.get_meter_provider() if metrics is not None else None
-    if _is_placeholder(tracers) and _is_placeholder(meters):
+    if is_placeholder(tracers) and is_placeholder(meters):
         return None
     return _telemetry_of(tracers, meters)
 
 
-def _is_placeholder(provider: object) -> bool:
+def is_placeholder(provider: object) -> bool:
     """Whether the API made this provider because the process installed none."""
     return provider is None or "Proxy" in type(provider).__name__
 
@@ -56,7 +77,7 @@ def measure(name: str, seconds: float) -> None:
 def records_events() -> bool:
     """Whether the current span records events: its process has a tracer provider, and the span is sampled."""
     trace = sys.modules.get("opentelemetry.trace")
-    if trace is None or _is_placeholder(trace.get_tracer_provider()):
+    if trace is None or is_placeholder(trace.get_tracer_provider()):
         return False
     recording: bool = trace.get_current_span().is_recording()
     return recording

@@ -13,16 +13,10 @@ from tests.dev.test_programs import command
 
 TRACED = """
 from opentelemetry import trace
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from gemel import Server
 from gemel.receipts import Receipts
 
-provider = TracerProvider()
-provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-trace.set_tracer_provider(provider)
 server = Server("weather", middleware=[Receipts("receipts.jsonl")])
 
 @server.tool
@@ -31,7 +25,7 @@ async def forecast(city: str) -> str:
         return "rain"
 
 @server.tool
-async def fail() -> str:
+async def fail(reason: str = "none") -> str:
     with trace.get_tracer("weather").start_as_current_span("ask the station"):
         raise RuntimeError("no station")
 """
@@ -41,9 +35,39 @@ SCRIPTED = f"""{TRACED}
 from gemel.code import CodeMode
 from gemel.policies import Policy
 
-rules = [{{"name": "quiet", "tool": "fail", "arguments": {{"reason": "x"}}, "effect": "deny"}}]
+rules = [{{"name": "quiet", "tool": "fail", "arguments": {{"reason": "none"}}, "effect": "deny"}}]
 server.add_middleware(CodeMode(), outermost=True)
 server.add_middleware(Policy({{"default": "allow", "rule": rules}}))
+"""
+
+#: Sets up a provider of its own, where PLACE says.
+OWN_PROVIDER = """
+from contextlib import asynccontextmanager
+
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from gemel import Server
+
+spans = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(spans))
+
+@asynccontextmanager
+async def lifespan(server):
+    if PLACE == "lifespan":
+        trace.set_tracer_provider(provider)
+    yield
+
+if PLACE == "file":
+    trace.set_tracer_provider(provider)
+server = Server("weather", lifespan=lifespan)
+
+@server.tool
+def recorded() -> list[bool]:
+    return [trace.get_tracer_provider() is provider, len(spans.get_finished_spans()) > 0]
 """
 
 #: Its tool sends a request as an exporter would.
@@ -111,6 +135,15 @@ async def test_spans_of_the_program_are_shown_below_the_call_they_belong_to(tmp_
         failed = await program.event("span", trace=call, name="ask the station")
         assert failed["status"] == "error"
         assert "no station" in failed["attributes"]["status.message"]
+
+
+@pytest.mark.parametrize("place", ["file", "lifespan"])
+async def test_a_provider_that_the_program_sets_is_kept(tmp_path: Path, place: str) -> None:
+    (tmp_path / "weather.py").write_text(OWN_PROVIDER.replace("PLACE", repr(place)))
+    async with command("weather.py", "--port", "0", cwd=tmp_path) as (program, _):
+        await program.ready()
+        result = await program.result("2026", "tools/call", {"name": "recorded", "arguments": {}})
+        assert result["structuredContent"] == [True, True]
 
 
 @pytest.mark.parametrize("era", ["2025", "2026"])

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from gemel.receipts.entries import EVENT
+from gemel.telemetry import SHOWS_SPANS, is_placeholder
 
 #: Where programs send their spans, on the inspector's address.
 SPANS_PATH = "/v1/traces"
@@ -21,7 +22,7 @@ MAX_ATTRIBUTES = 64
 MAX_TEXT = 500
 #: `Status.code` of a span that failed, in JSON and as the name that some exporters write.
 _FAILED = (2, "STATUS_CODE_ERROR")
-#: An own destination of a program wins.
+#: A destination that the program has wins.
 _DESTINATIONS = (
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
@@ -46,8 +47,26 @@ def exporter_environment(address: str, token: str, given: Mapping[str, str]) -> 
         "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
         # Milliseconds until spans are sent; the default is 5,000.
         "OTEL_BSP_SCHEDULE_DELAY": "200",
+        SHOWS_SPANS: "1",
     }
     return {name: value for name, value in variables.items() if name not in given and name not in os.environ}
+
+
+def send_spans() -> None:
+    """Send spans where the environment says, unless the process has a provider, or OpenTelemetry is not installed."""
+    try:
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        return
+    if not is_placeholder(trace.get_tracer_provider()):
+        return
+    # The end of the process doesn't wait for spans: the inspector may have ended before.
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
 
 
 def read_spans(body: bytes, kind: str) -> list[dict[str, Any]]:

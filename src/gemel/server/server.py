@@ -67,7 +67,7 @@ from gemel.server.script_errors import report_briefly
 from gemel.server.served_call import ServedCall
 from gemel.server.watchdog import unwatch, watch
 from gemel.session import Session
-from gemel.telemetry import count, current_telemetry
+from gemel.telemetry import count, current_telemetry, server_started
 from gemel.transports.http.server.options import FROM_SERVER, HttpAppOptions
 
 if TYPE_CHECKING:
@@ -541,7 +541,7 @@ class Server(Router, Generic[StateT]):
             if what := _not_shared(part):
                 raise StartError(
                     f"Several workers can't share {what}, which are in the memory of each: use "
-                    'Server(backend="sqlite:///FILE") or one worker'
+                    'Server(backend="sqlite:///FILE"), with gemel proxy --backend sqlite:///FILE, or one worker'
                 )
         if not self._request_states.shared and STATELESS in self._description.eras:
             logger.warning(
@@ -1057,6 +1057,7 @@ class LoopState:
         if self.users == 1:
             server._warn_of_plain_tools()
             server._warn_if_empty()
+        server_started()
         server._build()  # telemetry may have been installed by now
         watch(server.limits.stall)
 

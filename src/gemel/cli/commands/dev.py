@@ -22,7 +22,7 @@ from gemel.dev.serve import serve_dev
 from gemel.dev.target import DevTarget
 from gemel.dev.wire import is_secret
 from gemel.errors import StartError
-from gemel.options import check_option, options_of
+from gemel.options import check_option, near_file, options_of
 from gemel.transports.http.server.options import HttpOptions
 from gemel.version import missing_extra
 
@@ -51,7 +51,7 @@ def _target(options: argparse.Namespace) -> DevTarget:
     if is_python(options):
         path, dot, _ = options.target.partition(".py")
         if dot and not options.module and not Path(path + dot).is_file():
-            raise StartError(f"No such file: {path}{dot}")
+            raise StartError(f"No such file: {path}{dot}{near_file(path + dot)}")
         folder = Path(options.cwd or ".").resolve() if options.module else Path(options.target).resolve().parent
         watched = folder if options.module else package_folder(Path(path + dot))
     watches = folder is not None and not options.no_reload

@@ -17,6 +17,7 @@ from gemel.cli.program.load import load, package_folder, split_target
 from gemel.errors import LogFilter, StartError
 from gemel.server.metrics import metrics_app
 from gemel.server.options import override_limits
+from gemel.telemetry import SHOWS_SPANS, when_started
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,6 +57,10 @@ def run(options: argparse.Namespace) -> int:
             handler.addFilter(LogFilter())  # for other libraries, too
     override_limits(parse_limits(own.get("limit", ())))
     server = load(f"{place}:{name}" if name else place, is_module=options.module)
+    if SHOWS_SPANS in os.environ:
+        from gemel.dev.spans import send_spans
+
+        when_started(send_spans)
     use_code_mode(server, options.code)
     if options.http:
         server.run("http", **address)

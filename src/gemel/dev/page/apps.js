@@ -10,7 +10,7 @@ const REVISION = "2026-01-26";
 const MOST_NOTES = 200;
 
 export default class AppsView extends View {
-  topics = ["offers", "calls", "questions", "logs"];
+  topics = ["offers", "calls", "questions", "logs", "spans"];
 
   build() {
     this.tool = select("Tool", [], (value) => go("apps", value));

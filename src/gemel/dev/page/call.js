@@ -1,6 +1,6 @@
 // One call: its state, progress, questions and result; and what starts calls: arguments and buttons.
 import { command, tryCommand } from "./inspector.js";
-import { announce, button, chip, clock, code, copyText, duration, eraChip, h, has, lines, linkButton, list, memory, name, number, record, redraw, refresh, segments, show, visible } from "./dom.js";
+import { announce, button, chip, clock, code, copyText, details, duration, eraChip, facts, h, has, lines, linkButton, list, memory, name, number, record, redraw, refresh, segments, show, visible } from "./dom.js";
 import { Editor } from "./form.js";
 import { questionView } from "./questions.js";
 import { jsonView, loader, resultView } from "./result.js";
@@ -63,9 +63,10 @@ export class CallPanel {
     this.progress = h("div.progress");
     this.questions = h("div.questions");
     this.result = h("div.call-result");
+    this.inside = h("div");
     this.logs = h("div");
     this.time = h("span.muted");
-    this.element = h("section.call", { "aria-label": label, hidden: true }, this.head, this.progress, this.questions, this.result, this.logs);
+    this.element = h("section.call", { "aria-label": label, hidden: true }, this.head, this.progress, this.questions, this.result, this.inside, this.logs);
   }
 
   show(id) {
@@ -84,6 +85,7 @@ export class CallPanel {
     this.element.hidden = !call || !this.accepts(call);
     if (this.element.hidden) return;
     this.#drawQuestions(call);
+    this.#drawInside(call);
     this.#drawLogs(call);
     this.time.textContent = isFinal(call) ? duration(call.ms) : `${Math.round((Date.now() - call.at) / 1000)} s`;
     if (this.drawn === call.version) return;
@@ -122,6 +124,15 @@ export class CallPanel {
     refresh(this.logs, call.call + text, () => text && [h("h3.minor", "Written by the server meanwhile"), lines(text)]);
   }
 
+  /** The calls inside of this one, what policies decided about each, and their receipts, as far as the server tells. */
+  #drawInside(call) {
+    const spans = store.spans.filter((one) => one.trace === call.call && one.side === "server" && isToolCall(one));
+    const inner = spans.filter((one) => spans.some((other) => other.span === one.parent));
+    const shown = inner.length > 0 || spans.some((one) => DECIDED.some((key) => has(record(one.attributes), key)));
+    refresh(this.inside, `${call.call} ${spans.length}`, () => shown && [h("h3.minor", "Calls, decisions and receipts"),
+      h("ol.inside", { "aria-label": "Calls inside" }, [...spans].sort((a, b) => a.start - b.start).slice(0, 200).map((one) => callInside(one, spans)))]);
+  }
+
   #drawQuestions(call) {
     for (const question of store.questions.values()) {
       const drawn = this.views.get(question.question);
@@ -133,6 +144,26 @@ export class CallPanel {
       if (question.state === "open") announce(`The server asks: ${question.message ?? question.type}`);
     }
   }
+}
+
+const EFFECTS = { allow: "good", deny: "bad", ask: "ask" };
+const DECIDED = ["gemel.policy.effect", "gemel.receipt.outcome"];
+const isToolCall = (span) => record(span.attributes)["mcp.method.name"] === "tools/call";
+
+/** One call inside of another: its decision, its receipt, and on demand all that its span says. */
+function callInside(span, spans) {
+  const said = record(span.attributes);
+  const [effect, outcome] = DECIDED.map((key) => said[key]);
+  const rule = said["gemel.policy.rule"];
+  const by = said["gemel.receipt.approved_by"];
+  let depth = 0;
+  for (let above = span; depth < 20 && (above = spans.find((one) => one.span === above.parent));) depth++;
+  const line = [h("strong", name(said["gen_ai.tool.name"] ?? span.name)), h("span.muted", duration(span.ms)),
+    effect && chip(`${effect}: ${rule}`, EFFECTS[effect]), by && chip(`approved by ${by}`),
+    outcome ? chip(outcome, outcome === "ok" ? "good" : "bad") : span.status === "error" && chip("error", "bad")];
+  const item = h("li", details(line, () => facts(Object.entries(said).map(([key, value]) => [visible(key, 80), value]))));
+  item.style.paddingLeft = `${depth * 14}px`;
+  return item;
 }
 
 const errorBox = (title, text, data) => h("div.error-box", { role: "group", "aria-label": "Error" },

@@ -6,7 +6,7 @@ import { hash, View } from "./view.js";
 import { conversation } from "./wire.js";
 
 export default class CompareView extends View {
-  topics = ["calls", "messages", "questions", "logs"];
+  topics = ["calls", "messages", "questions", "logs", "spans"];
 
   build() {
     this.pairs = h("div.recent");

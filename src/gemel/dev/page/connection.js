@@ -21,7 +21,7 @@ const checkedOf = (boxes) => boxes.filter((box) => box.checked).map((box) => box
 const card = (title, about, ...content) => h("section.card", h("h2", title), h("p.muted", about), content);
 
 export default class ConnectionView extends View {
-  topics = ["connection", "calls", "questions", "logs"];
+  topics = ["connection", "calls", "questions", "logs", "spans"];
 
   build() {
     this.eras = h("div.cards.columns");

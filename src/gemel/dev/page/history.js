@@ -9,7 +9,7 @@ import { go, View } from "./view.js";
 const CHOICES = [["", "All states"], ...Object.entries(STATES).map(([state, [text]]) => [state, text])];
 
 export default class HistoryView extends View {
-  topics = ["calls", "questions", "logs"];
+  topics = ["calls", "questions", "logs", "spans"];
 
   build() {
     this.filter = filterField("calls", () => this.fill());

@@ -8,7 +8,7 @@ import { go, isNarrow, rename, ui, View } from "./view.js";
 const ORDERS = [["listed", "As listed"], ["name", "By name"], ["weight", "By weight"]];
 
 export class ItemsView extends View {
-  topics = ["offers", "calls", "questions", "connection", "logs"];
+  topics = ["offers", "calls", "questions", "connection", "logs", "spans"];
 
   build() {
     this.filter = filterField(this.view, () => this.fillList());
