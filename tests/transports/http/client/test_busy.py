@@ -21,10 +21,11 @@ OVERLOADED = {"jsonrpc": "2.0", "error": {"code": 429, "message": "busy", "data"
     [(429, None), (502, None), (503, None), (503, OVERLOADED)],
     ids=["429", "502", "503", "503 with an error"],
 )
-@pytest.mark.parametrize("refusals", [1, 3])
-async def test_an_answer_that_a_busy_server_refuses_is_sent_again(
-    status: int, error: dict[str, Any] | None, refusals: int
+@pytest.mark.parametrize("refusals", [1, 3, 9])
+async def test_an_answer_that_a_busy_server_refuses_is_sent_again_as_long_as_its_call_waits(
+    status: int, error: dict[str, Any] | None, refusals: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("gemel.transports.http.client.channel._ANSWER_PAUSES", (0.01, 0.01))
     replies: list[dict[str, Any]] = []
     taken = asyncio.Event()
 

@@ -7,19 +7,22 @@ import gc
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gemel.backends import MemoryBackend
+from gemel.backends.redis import RedisBackend
+from gemel.errors import GemelError
 from gemel.transports.http.server.sharing.mailbox import Mail, Mailbox
 from tests.backends.redis_server import RedisServer, needs_redis
 from tests.transports.http_rig import Site, handshake_call, process, text_of
-from tests.transports.sharing_rig import App, apps, call, redis_store, request, until
+from tests.transports.sharing_rig import App, apps, call, redis_store, request, store_url, until
 
-__all__ = ("redis_store",)  # a fixture
+__all__ = ("redis_store", "store_url")  # fixtures
 
 PROGRAM = """
 import gemel.transports.http.server.sharing.mailbox as mailbox
@@ -232,3 +235,77 @@ async def test_a_process_that_stops_before_it_replies_is_quiet() -> None:
     gc.collect()
     assert replies == []
     await backend.close()
+
+
+@pytest.mark.parametrize("lost", ["record", "mail"])
+async def test_an_answer_reaches_its_call_though_the_store_has_lost_its_newest_writes(
+    store_url: str, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either which process has the session, or the answer on its way: then its client is told to send it again."""
+    monkeypatch.setattr("gemel.transports.http.server.sharing.mailbox.REPLY_SECONDS", 0.3)
+    async with apps(store_url) as (a, b):
+        session = await b.site.session()
+        backend, record = b.server.backend, b.session(session).keys.record
+        before = await backend.get(record)
+        assert before is not None
+        asking = await a.site.call(session, handshake_call("ask"))
+        await asking.head()
+        question = await asking.message()
+        answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///x"}]}}
+        if lost == "record":
+            await backend.set(record, before, ttl=600)
+        else:
+            append = backend.append
+
+            async def lose(log: str, *args: Any, **options: Any) -> int:
+                return 1 if "inbox" in log else await append(log, *args, **options)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(backend, "append", lose)
+                refused = await b.site.ask(session, answer)
+            assert refused.status == 503
+            assert int(refused.headers["retry-after"]) >= 1
+        assert (await b.site.ask(session, answer)).status == 202
+        assert text_of(await asking.message()) == "file:///x"
+
+
+@needs_redis
+async def test_mail_arrives_though_the_store_has_lost_its_newest_writes(tmp_path: Path) -> None:
+    """After a failover the positions of what was lost belong to what is written next."""
+    redis = RedisServer(tmp_path / "redis", {"appendonly": "no"})
+    redis.start()
+    backends = [RedisBackend(redis.url) for _ in range(2)]
+    got: list[str] = []
+    gaps: list[bool] = []
+
+    def handle(mail: Mail) -> None:
+        got.append(mail.session)
+
+    reader = Mailbox(backends[0], handle, lambda: gaps.append(True), lambda: None)
+    writer = Mailbox(backends[1], lambda mail: None, lambda: None, lambda: None)
+    try:
+        for mailbox in (reader, writer):
+            await mailbox.start()
+        await writer.post(reader.name, "changed", "kept")
+        await until(lambda: got == ["kept"])
+        redis.ask("SAVE")
+        for name in ("lost", "lost too"):
+            await writer.post(reader.name, "changed", name)
+        await until(lambda: got[-1] == "lost too")
+        redis.kill()
+        redis.start()
+        posted = 0
+        async with asyncio.timeout(20):
+            while posted < 2:
+                with suppress(GemelError):
+                    await writer.post(reader.name, "changed", f"new {posted}")
+                    posted += 1
+            await until(lambda: got[-1] == "new 1")
+        assert "new 0" in got
+        assert gaps
+    finally:
+        for mailbox in (reader, writer):
+            await mailbox.close()
+        for backend in backends:
+            await backend.close()
+        redis.kill()

@@ -13,8 +13,9 @@ import os
 import re
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any, TypeVar, Unpack
 from urllib.parse import urljoin
 
@@ -666,7 +667,7 @@ class HttpChannel:
                     )
                 self._conversation.receive(message)
             else:
-                self._serve_message(item, is_handshake)
+                self._serve_message(item, is_handshake, pending)
 
     def is_stray(self, event: Event) -> bool:
         """Whether an event with data holds no message. Then it is noted."""
@@ -742,7 +743,7 @@ class HttpChannel:
                 self._conversation.note(name, excerpt(data))
             return mended[0], message
 
-    def _serve_message(self, data: bytes, is_handshake: bool) -> None:
+    def _serve_message(self, data: bytes, is_handshake: bool, pending: Pending | None = None) -> None:
         received = self._conversation.receive(data)
         if received is None:
             return
@@ -750,20 +751,26 @@ class HttpChannel:
             if is_handshake:
                 self._start(self._deliver(received))
         elif is_handshake or (isinstance(received, Call) and received.id is None):
-            self._start(self._answer(received))
+            self._start(self._answer(received, pending))
         else:
             # In the stateless era a stream carries no requests and a client sends no responses.
             self._warn("The server sent a request on a stream that can't carry one; it is not answered")
             self._conversation.cancel(received, "requests can't be answered on this stream")
 
-    async def _answer(self, call: Any) -> None:
+    async def _answer(self, call: Any, pending: Pending | None) -> None:
         reply = await self._conversation.answer(call)
         if reply is not None:
-            await self._deliver_again(reply)
+            await self._deliver_again(reply, pending)
 
-    async def _deliver_again(self, message: Outgoing) -> None:
-        """POST what a server may take twice, an answer or the end of the handshake: again if it may not have arrived."""
-        for pause in _RESEND_PAUSES if message.method else _ANSWER_PAUSES:
+    async def _deliver_again(self, message: Outgoing, pending: Pending | None = None) -> None:
+        """POST what a server may take twice, an answer or the end of the handshake: again if it may not have arrived.
+
+        Args:
+            message: The message.
+            pending: The request that can't be answered without it: then it is sent again as long as that waits.
+        """
+        pauses = chain(_RESEND_PAUSES if message.method else _ANSWER_PAUSES, self._pauses_of(pending))
+        for pause in pauses:
             try:
                 return await self._deliver(message)
             except (NotSent, ConnectionLost, HttpStatus, PeerError) as exc:
@@ -773,6 +780,11 @@ class HttpChannel:
                 logger.debug("%s is sent again: %s", message.method or "An answer", exc)
             await asyncio.sleep(max(pause, wait))
         await self._deliver(message)
+
+    @staticmethod
+    def _pauses_of(pending: Pending | None) -> Iterator[float]:
+        while pending is not None and pending.state is WAITING:
+            yield _ANSWER_PAUSES[-1]
 
     async def _deliver(self, message: Outgoing) -> None:
         """POST a notification or a reply; any 2xx is success."""

@@ -74,7 +74,6 @@ class Mailbox:
         self._loop = asyncio.get_running_loop()
         #: The name of this process, for as long as the app runs.
         self.name = token_hex(8)
-        self._position = 0
         self._number = 0
         self._replies: dict[int, asyncio.Future[bytes]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -202,33 +201,30 @@ class Mailbox:
     async def _read(self) -> None:
         """Handle what arrives. After a failure of the backend it is read when that is back."""
         joiner = Joiner()
+        last: tuple[int, bytes] | None = None
         while True:
             self._arrived.clear()
             try:
-                entries = await self._backend.read(self._inbox(self.name), after=self._position, most=200)
+                # The last entry once more: a store that has lost its newest writes gives their positions to other entries.
+                after = 0 if last is None else last[0] - 1
+                entries = await self._backend.read(self._inbox(self.name), after=after, most=200)
             except GemelError:
                 await asyncio.sleep(BEAT / 10)
                 self._arrived.set()
                 continue
-            if entries and entries[0][0] > self._position + 1:
+            if last is not None and entries[:1] == [last]:
+                del entries[0]
+            elif last is not None or (entries and entries[0][0] > 1):
                 self._on_gap()
-            for self._position, entry in entries:
-                data = joiner.feed(entry)
+                if last is not None and (not entries or entries[0][0] <= last[0]):
+                    last = None  # it was lost, and with it others before: what is there now counts from the beginning
+                    continue
+            for last in entries:
+                data = joiner.feed(last[1])
                 if data is not None:
                     self._take(data)
-            if not entries and not await self._begins_again():
+            if not entries:
                 await self._arrived.wait()
-
-    async def _begins_again(self) -> bool:
-        """Whether the store has lost the inbox, which counts from 1 again."""
-        try:
-            lost = await self._backend.end_of(self._inbox(self.name)) < self._position
-        except GemelError:
-            return False
-        if lost:
-            self._position = 0
-            self._on_gap()
-        return lost
 
     def _take(self, data: bytes) -> None:
         try:

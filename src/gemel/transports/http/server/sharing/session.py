@@ -395,14 +395,20 @@ class SharedSession(HttpSession):
         return writer if point and writer and writer != self.writer else None
 
     async def _forward(self, writer: str, data: bytes) -> None:
-        """Pass a message on. What names a process that doesn't have the session in memory is dropped."""
-        sharing = self._sharing
-        writers = self.record.writers
-        if not writer or writer not in writers:
-            writers = (await sharing.update(self, lambda record: False)).writers
-        name = sharing.mailbox.name
-        for process in others(writers, name) if not writer else {process_of(writer)} & set(others(writers, name)):
-            await sharing.mailbox.post(process, "message", self.keys.digest, self.keys.seal(data, self.keys.digest))
+        """Pass a message on. One for a writer has arrived then, or its process is dead; BackendError if it can't be told."""
+        mailbox, digest = self._sharing.mailbox, self.keys.digest
+        box = self.keys.seal(data, digest)
+        if not writer:
+            record = await self._sharing.update(self, lambda record: False)
+            for process in others(record.writers, mailbox.name):
+                await mailbox.post(process, "message", digest, box)
+            return
+        process = process_of(writer)
+        if process == mailbox.name or await mailbox.ask(process, "message", digest, box) is not None:
+            return
+        # What a store has taken it may lose before the process has read it: its client sends the message again.
+        if await mailbox.is_alive(process):
+            raise BackendError("The process that a message is for has not taken it")
 
     def receive_forwarded(self, box: bytes) -> None:
         """Take a message that reached another process."""

@@ -252,8 +252,10 @@ class SharedSessionStore(SessionStore):
         match mail.kind:
             case "changes":
                 return partial(self._changes, int(mail.body))
-            case "message" if session is not None:
-                session.receive_forwarded(mail.body)
+            case "message":
+                if session is not None:
+                    session.receive_forwarded(mail.body)
+                return partial(_reply, b"")
             case "read elsewhere" if session is not None:
                 return partial(_reply, session.read_elsewhere(int(mail.body)))
             case "end":
