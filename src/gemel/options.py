@@ -84,6 +84,16 @@ def similar(name: str, known: Collection[str]) -> str | None:
     return next(iter(get_close_matches(name, known, n=1)), None)
 
 
+def near_file(path: str) -> str:
+    """What follows an error about a file that doesn't exist: the most similar name in its folder, if there is one."""
+    folder, name = os.path.split(path)
+    try:
+        near = similar(name, os.listdir(folder or ".")) if "." in name else None
+    except OSError:
+        near = None
+    return f"; did you mean {os.path.join(folder, near)!r}?" if near else ""
+
+
 def hint(name: str, known: Collection[str]) -> str:
     """What may have been meant by a name: the most similar one that is known, or else all of them."""
     if near := similar(name, known):

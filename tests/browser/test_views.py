@@ -363,8 +363,9 @@ def test_spans_of_a_call_are_a_waterfall(open_page: Open) -> None:
     go_to(page, "Measures")
     expect(page.get_by_label("Trace")).to_contain_text("book")
     bars = page.locator(".waterfall li")
-    expect(bars).to_have_count(4)  # the call and its three rounds
-    expect(bars.nth(3)).to_contain_text("round 3")
+    expect(bars).to_have_count(7)  # the call, and its three rounds on both sides
+    expect(bars.nth(5)).to_contain_text("round 3")
+    expect(bars.nth(6)).to_contain_text("tools/call book")
 
 
 def test_findings_name_hosts_and_sources(open_page: Open) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Sequence
@@ -138,3 +139,28 @@ def test_a_mode_that_there_is_not_is_an_error(shop: str) -> None:
     done = QUICK.run("run", shop, "--code=all")
     assert done.returncode == 2
     assert "--code" in done.stderr
+
+
+@needs_sandbox
+@pytest.mark.parametrize("target", ["{configuration}", "{shop}"])
+async def test_a_proxy_in_code_mode_is_served_by_several_processes_that_share_a_backend(
+    target: str, shop: str, configuration: str, tmp_path: Path
+) -> None:
+    words = ["proxy", target.format(shop=shop, configuration=configuration), "--code", "--workers", "2", "--port", "0"]
+    alone = QUICK.run(*words)
+    assert alone.returncode == 1
+    assert "--backend" in alone.stderr
+    assert len(alone.stderr.splitlines()) == 1
+    backend = f"sqlite:///{tmp_path}/proxy.db"
+    process = await asyncio.create_subprocess_exec(*GEMEL, *words, "--backend", backend, stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(60):
+            while "http://" not in (line := (await process.stderr.readline()).decode()):
+                assert line
+        url = next(word for word in line.split() if word.startswith("http://"))
+        async with Client(url) as client:
+            assert await names(client) == SCRIPTS
+    finally:
+        process.terminate()
+        await process.wait()

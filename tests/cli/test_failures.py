@@ -112,6 +112,36 @@ def test_why_a_server_did_not_start_is_told_once() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (1, "", "gemel: No such file: nowhere.py\n")
 
 
+def test_one_of_several_servers_has_to_be_named(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    servers = {"shop": {"command": "x"}, "mail": {"command": "x"}, "off": {"command": "x", "disabled": True}}
+    file.write_text(json.dumps({"mcpServers": servers}))
+    line = f"gemel: {file} has 2 servers: name one of them, {file}:shop, {file}:mail\n"
+    assert gemel("list", str(file)).stderr == line
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong", "right"),
+    [
+        ("list", "shp.py", "shop.py"),
+        ("list", "shp.py:server", "shop.py"),
+        ("list", "shop.pi", "shop.py"),
+        ("list", "mcp.jso", "mcp.json"),
+        ("run", "shp.py", "shop.py"),
+        ("dev", "shp.py", "shop.py"),
+    ],
+)
+def test_a_mistyped_file_name_is_one_line_with_the_name_that_was_meant(
+    command: str, wrong: str, right: str, file: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mcp.json").write_text("{}")
+    done = gemel(command, str(tmp_path / wrong))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("gemel: ")
+    assert f"did you mean {str(tmp_path / right)!r}?" in line
+
+
 def test_a_file_that_hides_the_package_is_named(tmp_path: Path) -> None:
     hiding = tmp_path / "gemel.py"
     hiding.write_text(SERVER)

@@ -17,7 +17,7 @@ from gemel.channel import Transport
 from gemel.errors import DefinitionError, StartError, shorten
 from gemel.http1.asgi import is_asgi_app
 from gemel.local_sockets import is_pipe
-from gemel.options import options_of
+from gemel.options import near_file, options_of
 from gemel.protocol.limits import Limits
 from gemel.transports.http.client.options import AsgiOptions, HttpClientOptions
 from gemel.transports.memory_options import MemoryOptions
@@ -228,7 +228,7 @@ def command_line(target: object) -> list[str]:
             )
         if file := _PYTHON_FILE.fullmatch(target):
             if not Path(file["path"]).is_file():
-                raise DefinitionError(f"No such file: {file['path']}")
+                raise DefinitionError(f"No such file: {file['path']}{near_file(file['path'])}")
             return [_interpreter(), *(["-P", "-m", "gemel", "run"] if file["name"] else []), target]
         try:
             words = split_command_line(target)

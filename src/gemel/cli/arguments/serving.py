@@ -54,7 +54,7 @@ def _proxy(command: CommandParser) -> None:
     add_http(command, *HTTP)
     from gemel.server.options import ProxyOptions
 
-    add_options(command, ProxyOptions, "shared", "single_user", "strict")
+    add_options(command, ProxyOptions, "shared", "single_user", "strict", "backend")
 
 
 def _record(command: CommandParser) -> None:

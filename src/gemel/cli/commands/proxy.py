@@ -29,16 +29,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _server(options: argparse.Namespace) -> Server[Any]:
     """The server in front of the TARGET, or of all servers of a configuration. Raises StartError."""
-    shared, single_user, strict = bool(options.shared), bool(options.single_user), bool(options.strict)
+    given: Any = {name: bool(getattr(options, name)) for name in ("shared", "single_user", "strict")}
+    given["backend"] = options.backend
     path = configuration_of(options)
     if path is None:
         client = client_for(options)
-        return proxy(client, limits=client.limits, shared=shared, single_user=single_user, strict=strict)
-    return gateway(
-        path,
-        client_of=lambda entry: client_of_entry(options, entry),
-        limits=limits_of(options),
-        shared=shared,
-        single_user=single_user,
-        strict=strict,
-    )
+        return proxy(client, limits=client.limits, **given)
+    return gateway(path, client_of=lambda entry: client_of_entry(options, entry), limits=limits_of(options), **given)

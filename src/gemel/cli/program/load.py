@@ -18,7 +18,7 @@ from typing import Any, get_origin
 
 from gemel.client.targets import check_script
 from gemel.errors import GemelError, StartError
-from gemel.options import similar
+from gemel.options import near_file, similar
 from gemel.server.run import loading
 from gemel.server.server import Server
 from gemel.standard_streams import moved_aside
@@ -208,7 +208,7 @@ def package_folder(path: Path) -> Path:
 def _file(path: Path) -> ModuleType:
     """Import a file under the name that it has for other modules of its package. Raises StartError."""
     if not path.is_file():
-        raise StartError(f"No such file: {path}")
+        raise StartError(f"No such file: {path}{near_file(str(path))}")
     if path.name == "gemel.py":
         check_script(path)
     folder, place = package_folder(path), path.resolve()

@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Literal, Unpack
 from gemel.channel import Serve, Transport
 from gemel.errors import ConnectFailed, DefinitionError, shorten
 from gemel.loops import Abandoned, PerLoop
-from gemel.options import accepts, resolve
+from gemel.options import accepts, near_file, resolve
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
 from gemel.transports.stream.blocking import open_descriptors
 from gemel.transports.stream.command_line import split_command_line, windows_command_line
@@ -525,6 +525,8 @@ def _start_failure(exc: OSError | ValueError, program: str, cwd: str | os.PathLi
                 f"[{words[0]!r}, …] in code."
             )
         case FileNotFoundError():
+            if near := near_file(os.path.join(cwd or "", program)):
+                return f"there is no program or file {program!r}{near}"
             return f"there is no program {program!r}; give its full path, or a PATH that has it in `env`."
         case PermissionError() if os.path.isdir(program):
             return f"{program!r} is a folder; name the program in it, or the Python file."
