@@ -96,6 +96,8 @@ class OpenQuestions:
 
     def __init__(self, backend: ServerBackend, *, ttl: float, most: int, most_in_all: int) -> None:
         self.ttl = ttl
+        #: Seconds that a call waits: the answer may come at the last moment, and then there is as long again to repeat the call.
+        self.call_ttl = 2 * ttl
         self._backend = backend
         self._most = most
         self._most_in_all = most_in_all
@@ -177,8 +179,7 @@ class OpenQuestions:
         """Keep the state of a call that waits, in place of a former one. Returns False if there is another one."""
         async with _reachable("A call can't wait"):
             try:
-                # The answer may come at the last moment, and the call has as long again to be repeated.
-                return await self._backend.replace(_call(call), former, state, ttl=2 * self.ttl + _CLOCK_SKEW)
+                return await self._backend.replace(_call(call), former, state, ttl=self.call_ttl + _CLOCK_SKEW)
             except ValueError as exc:
                 raise GemelError(f"What the call has asked and done is too large to be kept: {exc}") from exc
 

@@ -208,6 +208,10 @@ class PageElicitation(RetriedElicitation[PageState]):
             del self._state.tokens[key]
 
     @property
+    def _state_ttl(self) -> float | None:
+        return self._questions.call_ttl
+
+    @property
     def _is_unnamed(self) -> bool:
         """Whether nothing tells this call from those of others."""
         return self._audience == "anybody" and self._call.origin.owner is None and not self._nonce

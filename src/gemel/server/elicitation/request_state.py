@@ -101,13 +101,14 @@ class RequestStateCodec:
 
     # ---------------------------------------------------------------- results of steps that are too large for a state
 
-    async def store_result(self, step: str, text: bytes, function: str) -> str:
+    async def store_result(self, step: str, text: bytes, function: str, *, ttl: float | None = None) -> str:
         """Keep the result of a step as long as a state. Returns the name by which a state refers to it.
 
         Args:
             step: The key of the step, with the id of its call.
             text: The result.
             function: The name of the function, for errors.
+            ttl: Seconds that the state is kept; by default those of a state that a client carries.
 
         Raises:
             GemelError: There is no place for so large a result.
@@ -126,9 +127,9 @@ class RequestStateCodec:
         # With its content, since a client can repeat a round from which the step goes another way.
         name = sha256(step.encode() + sha256(text).digest()).hexdigest()
         try:
-            results, ttl = self._results, self._ttl + CLOCK_SKEW
+            results, kept = self._results, (ttl or self._ttl) + CLOCK_SKEW
             await store_patiently(
-                lambda: results.set(_result_key(name), text, ttl=ttl), PATIENCE, "The result of a step"
+                lambda: results.set(_result_key(name), text, ttl=kept), PATIENCE, "The result of a step"
             )
         except ValueError as exc:
             raise GemelError(
@@ -147,12 +148,12 @@ class RequestStateCodec:
             raise store_refusal("The result of a step can't be read", exc) from exc
         return _expired() if text is None else text
 
-    async def renew_results(self, names: Iterable[str]) -> None:
-        """Keep results as long as a state that is made now. Raises as `stored_result` does."""
+    async def renew_results(self, names: Iterable[str], *, ttl: float | None = None) -> None:
+        """Keep results as long as a state that is made now; `ttl` as for `store_result`. Raises as `stored_result` does."""
         for name in names:
             try:
                 there = self._results is not None and await self._results.touch(
-                    _result_key(name), ttl=self._ttl + CLOCK_SKEW
+                    _result_key(name), ttl=(ttl or self._ttl) + CLOCK_SKEW
                 )
             except (BackendError, Overloaded) as exc:
                 raise store_refusal("The result of a step can't be kept", exc) from exc

@@ -145,6 +145,11 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         self._loading: asyncio.Task[None] | None = None
 
     @property
+    def _state_ttl(self) -> float | None:
+        """Seconds that the state of a round is kept; None for as long as one that a client carries."""
+        return None
+
+    @property
     def has_ended_round(self) -> bool:
         return self._suspended or any(suspension.cancels for suspension in self._suspensions.values())
 
@@ -226,7 +231,8 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         """Store the large results of steps: another round will need them. Raises what `store_result` raises."""
         while self._large:
             key, (text, function) = next(iter(self._large.items()))
-            self._state.large[key] = await self._codec.store_result(f"{self._state.call_id}:{key}", text, function)
+            step = f"{self._state.call_id}:{key}"
+            self._state.large[key] = await self._codec.store_result(step, text, function, ttl=self._state_ttl)
             self._large.pop(key, None)
 
     def _forget(self, scope: str) -> None:
@@ -292,7 +298,7 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         await self._store_large()
 
         async def keep_all() -> KeptT:
-            await self._codec.renew_results(self._state.large.values())
+            await self._codec.renew_results(self._state.large.values(), ttl=self._state_ttl)
             return await keep()
 
         if not self._has_run_steps:
