@@ -157,7 +157,9 @@ async def test_an_answer_to_a_process_that_was_killed_is_accepted(tmp_path: Path
         question = await wire.message()
         os.kill(pid, signal.SIGKILL)
         answer = {"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}}
-        assert (await b.ask(session, answer)).status == 202
+        async with asyncio.timeout(20):
+            while (status := (await b.ask(session, answer)).status) != 202:
+                assert status == 503  # as long as it may only have been silent
         assert (await b.ask(session, request("ping"))).json()["result"] == {}
 
 

@@ -84,6 +84,8 @@ class Mailbox:
         self._lenient_until = 0.0
         #: When processes were last seen alive.
         self._seen: dict[str, float] = {}
+        #: Since when those are silent that a message was for.
+        self._silent: dict[str, float] = {}
 
     async def start(self) -> None:
         """Give the first sign of life; concurrent callers wait for the first. Raises BackendError and Overloaded."""
@@ -160,6 +162,19 @@ class Mailbox:
                 self._seen.clear()
             return True
         return bool(process) and now < self._lenient_until
+
+    async def is_gone(self, process: str) -> bool:
+        """Whether a process gives no sign of life any more: the store may have lost one, and the next one comes soon.
+
+        Raises BackendError.
+        """
+        if await self.is_alive(process):
+            self._silent.pop(process, None)
+            return False
+        now = time.monotonic()
+        if len(self._silent) > 1000:
+            self._silent.clear()
+        return now - self._silent.setdefault(process, now) > 1.2 * BEAT
 
     # ---------------------------------------------------------------- mail
 

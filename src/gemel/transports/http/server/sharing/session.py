@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -42,6 +43,8 @@ logger = logging.getLogger("gemel")
 
 #: Requests that change what all processes must know of a session.
 _CHANGING = frozenset({"logging/setLevel", "resources/subscribe", "resources/unsubscribe"})
+#: What begins the ids of requests that some writer has sent.
+_WRITER = re.compile(r"([0-9a-f]{16}-[0-9]+)\.")
 STORE_GONE = overloaded("The store of the sessions can't be reached: try again later")
 
 
@@ -389,10 +392,8 @@ class SharedSession(HttpSession):
 
     def _writer_of(self, request_id: Any) -> str | None:
         """The writer that has sent a request with this id; None for this one, and for what is no id of ours."""
-        if not isinstance(request_id, str) or len(request_id) > 64:
-            return None
-        writer, point, _ = request_id.partition(".")
-        return writer if point and writer and writer != self.writer else None
+        writer = _WRITER.match(request_id) if isinstance(request_id, str) and len(request_id) <= 64 else None
+        return writer[1] if writer is not None and writer[1] != self.writer else None
 
     async def _forward(self, writer: str, data: bytes) -> None:
         """Pass a message on. One for a writer has arrived then, or its process is dead; BackendError if it can't be told."""
@@ -406,8 +407,7 @@ class SharedSession(HttpSession):
         process = process_of(writer)
         if process == mailbox.name or await mailbox.ask(process, "message", digest, box) is not None:
             return
-        # What a store has taken it may lose before the process has read it: its client sends the message again.
-        if await mailbox.is_alive(process):
+        if not await mailbox.is_gone(process):  # the store may have lost the message: it is to be sent again
             raise BackendError("The process that a message is for has not taken it")
 
     def receive_forwarded(self, box: bytes) -> None:
