@@ -13,8 +13,9 @@ from msgspec import Meta
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from gemel import Client, Context, Declined, PeerError, Server, ToolError
+from gemel import Client, Context, Declined, Limits, PeerError, Server, ToolError
 from gemel.ask_by_page import AskByPage
+from gemel.backends import MemoryBackend
 from gemel.decisions import approving
 from tests.ask_by_page.places import PLACES, TOKENS, URL, anonymous, authorized, local, who
 from tests.ask_by_page.visitor import Visitor, link_in
@@ -453,6 +454,7 @@ async def test_without_a_browser_the_link_of_a_question_is_for_the_user(era: Any
 PROGRAM = """
 from gemel import Context, Server
 from gemel.ask_by_page import AskByPage
+from gemel.backends import MemoryBackend
 
 server = Server("travel", ask=AskByPage(open_browser=False))
 
@@ -495,3 +497,34 @@ async def test_a_server_that_is_mounted_in_an_application_serves_its_pages_below
         await browser.answer(link, {"Your answer": "small"})
         assert "Which colour?" in (await client.call_tool("buy", {"item": "cap"}, raise_on_error=False)).text
     await mounted.stop()  # frameworks do not tell mounted applications
+
+
+class NotingBackend(MemoryBackend):
+    """Notes for how long values are kept, by their size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[tuple[int, float]] = []
+
+    async def set(self, key: str, value: bytes, *, ttl: float | None = None) -> None:
+        self.kept.append((len(value), ttl or float("inf")))
+        await super().set(key, value, ttl=ttl)
+
+
+@both_eras
+async def test_large_results_of_steps_are_kept_as_long_as_their_call_waits(era: Any) -> None:
+    """The answer may come at the last moment, and then there is as long again to repeat the call."""
+    backend = NotingBackend()
+    ask = AskByPage(open_url=lambda url: True, ttl=5000)
+    server: Server[Any] = Server("shop", backend=backend, ask=ask, limits=Limits(step_bytes=100, state_ttl=60))
+
+    @server.tool
+    async def read(ctx: Context) -> str:
+        await ctx.step(lambda: "x" * 10_000)
+        return await ctx.elicit("And now?")
+
+    async with Client(server, era=era) as client:
+        await client.call_tool("read", raise_on_error=False)
+    large = [ttl for size, ttl in backend.kept if size >= 10_000]
+    assert large
+    assert min(large) >= 2 * 5000
