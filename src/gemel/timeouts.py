@@ -357,7 +357,7 @@ class PausableTimeout:
         self._limit = limit
         self._outer = outer
         self._pauses = 0
-        self._remaining = 0.0
+        self._remaining: float | None = None
 
     def pause(self) -> None:
         """Stop the clock until `resume` was called as often as `pause`."""
@@ -365,14 +365,18 @@ class PausableTimeout:
             self._outer.pause()
         self._pauses += 1
         end = self._limit.when()
-        if self._pauses == 1 and end is not None and not self._limit.expired():
+        if self._pauses == 1 and end is not None:
             self._remaining = end - asyncio.get_running_loop().time()
-            self._limit.reschedule(None)
+            self._reschedule(None)
 
     def resume(self) -> None:
         """Continue with the remaining time."""
         if self._outer is not None:
             self._outer.resume()
         self._pauses -= 1
-        if not self._pauses and not self._limit.expired():
-            self._limit.reschedule(asyncio.get_running_loop().time() + self._remaining)
+        if not self._pauses and self._remaining is not None:
+            self._reschedule(asyncio.get_running_loop().time() + self._remaining)
+
+    def _reschedule(self, when: float | None) -> None:
+        with suppress(RuntimeError):  # the limit is over: what it was for has ended, or is ending
+            self._limit.reschedule(when)

@@ -140,7 +140,7 @@ class ProxiedCall:
         try:
             return await self._request_by_era[served_call(ctx).call.era](method, text, source)
         finally:
-            if limit is not None and limit is self.limit:
+            if limit is not None:
                 limit.resume()
 
     async def _request_at_once(self, method: str, text: bytes, source: str) -> Json:

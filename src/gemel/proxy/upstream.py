@@ -142,7 +142,7 @@ class Upstream:
             clock = asyncio.timeout(limit)
             try:
                 async with clock:
-                    call.limit = PausableTimeout(clock)
+                    call.limit = PausableTimeout(clock, served_call(call.ctx).timeout)
                     result: Raw = await client.request(
                         method,
                         params,

@@ -148,18 +148,18 @@ def limited_in_time(name: str, run: Run[ResultT], seconds: object) -> Run[Result
         raise DefinitionError(f"Tool {name!r}: timeout={seconds!r} is not possible: use seconds, more than 0")
 
     async def run_limited(ctx: Context[Any], arguments: dict[str, Any]) -> ResultT:
-        timeout = asyncio.timeout(seconds)
+        timeout, outer = asyncio.timeout(seconds), served_call(ctx).timeout
         try:
             async with timeout:
-                served_call(ctx).timeout = PausableTimeout(timeout)
+                served_call(ctx).timeout = PausableTimeout(timeout, outer)
                 return await run(ctx, arguments)
         except TimeoutError:
             if not timeout.expired():
                 raise
             logger.warning("Tool %r did not finish within %g seconds and was stopped", name, seconds)
-            outer = called(served_call(ctx).layers, "tools", name)
-            raise ToolError(f"Tool {outer!r} did not finish within {seconds:g} seconds and was stopped") from None
+            shown = called(served_call(ctx).layers, "tools", name)
+            raise ToolError(f"Tool {shown!r} did not finish within {seconds:g} seconds and was stopped") from None
         finally:
-            served_call(ctx).timeout = None
+            served_call(ctx).timeout = outer
 
     return run_limited
