@@ -306,3 +306,42 @@ async def test_credentials_and_headers_of_a_caller_stay_here(behind: Any, front:
     assert not [line for line in seen if "canary" in line]
     assert "canary" not in caplog.text + str(failed.value)
     assert "x-tenant: t1" in seen, "what was asked for does go on"
+
+
+@pytest.mark.parametrize("upstream_era", ["2025", "2026"])
+@pytest.mark.parametrize("caller_era", ["2025", "2026"])
+async def test_questions_of_calls_within_calls_go_to_the_caller(upstream_era: Any, caller_era: Any) -> None:
+    """The call elsewhere begins once; questions of one text, asked one after another and at a time, get their own answers."""
+    elsewhere: Server[Any] = Server("elsewhere")
+    begun: list[str] = []
+
+    @elsewhere.tool
+    async def confirm(ctx: Context, name: str) -> str:
+        await ctx.step(begun.append, name)
+        return f"{name}: {await ctx.elicit('Which?')} {await ctx.elicit('Which?')}"
+
+    gateway: Server[Any] = Server("gateway")
+    gateway.mount(Server.from_client(Client(elsewhere, era=upstream_era)), "up")
+
+    @gateway.tool
+    async def both(ctx: Context) -> str:
+        async def call(name: str) -> str:
+            return (await ctx.call_tool("up_confirm", {"name": name})).text
+
+        first = await ctx.step(call, "first")
+        several = await asyncio.gather(ctx.step(call, "second"), ctx.step(call, "third"))
+        return "\n".join([first, *several, await ctx.elicit("And here?")])
+
+    asked: list[str] = []
+
+    def answer(form: Any) -> dict[str, str]:
+        asked.append(form.message)
+        return {"value": str(len(asked))}
+
+    async with Client(gateway, era=caller_era, on_elicit=answer) as client:
+        texts = (await client.call_tool("both")).text.splitlines()
+    assert sorted(begun) == ["first", "second", "third"]
+    assert asked == ["Which?"] * 6 + ["And here?"]
+    assert texts[0] == "first: 1 2"
+    assert texts[3] == "7"
+    assert sorted(word for text in texts for word in text.split() if word.isdigit()) == list("1234567")

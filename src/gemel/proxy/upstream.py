@@ -243,7 +243,9 @@ class Upstream:
             return call
         if len({one.caller for one in self.running}) > 1:
             raise InternalError(_AMBIGUOUS)
-        return next((one for one in reversed(self.running) if one.accepts_requests or not for_request), None)
+        possible = [one for one in reversed(self.running) if one.accepts_requests or not for_request]
+        # Rather one that doesn't wait for its caller yet: calls within one call go on when all of them wait or have ended.
+        return min(possible, key=lambda one: len(one.pending), default=None)
 
     def _open_sessions(self) -> list[Session]:
         return [one for one in self.sessions if one.connection.closed is None and one.connection.handshake.open]

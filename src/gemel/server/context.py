@@ -79,6 +79,7 @@ from gemel.server.elicitation.elicit import (
 )
 from gemel.server.elicitation.forms import form_of
 from gemel.server.elicitation.handshake import request_client
+from gemel.server.elicitation.nested import serve_rounds
 from gemel.server.elicitation.steps import Steps, SyncSteps
 from gemel.server.served_call import ServedCall
 from gemel.server.threads import LoopCalls
@@ -685,11 +686,15 @@ class Context(Record, Generic[StateT]):
         """Serve a request of the handler as a part of its call, through the same middleware and visibility."""
         if self.depth >= _NESTING_LIMIT:
             raise GemelError(f"{method}: {_NESTING_LIMIT} calls within calls are the limit: does it call itself?")
-        inner = self.replace(method=method, params=params)
-        inner.depth = self.depth + 1
-        inner._served.layers = ()
+
+        async def serve(given: dict[str, Any]) -> Any:
+            inner = self.replace(method=method, params=given)
+            inner.depth = self.depth + 1
+            inner._served.layers = ()
+            return await self._served.serve_nested(inner)
+
         try:
-            result = await self._served.serve_nested(inner)
+            result = await serve_rounds(self._served, method, params, serve)
         except ResourceNotFound:
             raise
         except InvalidParams as exc:  # the fault of this handler, not of its caller

@@ -34,6 +34,7 @@ from gemel.protocol.states import HandshakeState
 from gemel.protocol.validation import compile_schema, first_problem
 from gemel.schema.base import Result
 from gemel.schema.elicitation import ElicitUrlParams
+from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.lifecycle import ClientCapabilities, Sampling
 from gemel.schema.sampling import SamplingMessage, ToolResultContent, ToolUseContent
 from gemel.schema.tools import CallToolResult
@@ -90,7 +91,7 @@ class ClientInput(Coroutine[Any, Any, ValueT], Generic[ValueT]):
         elicitation: ElicitationStrategy,
         method: str,
         params: Any,
-        kind: type[Result],
+        kind: type[Any],
         read: Callable[[Any], ValueT],
         *,
         label: str,
@@ -287,6 +288,24 @@ class ElicitationStrategy(ABC):
         """The call is over. Breaks reference cycles, which would keep its params."""
         self._inputs.clear()
 
+    # What is kept of nested requests that are served in rounds: see `nested.py`. Where handlers run once, nothing needs to be.
+
+    def nested_key(self, method: str, params: Mapping[str, Any]) -> str:
+        """The key of a nested request."""
+        return ""
+
+    async def recall(self, key: str) -> bytes | None:
+        """What an earlier round of the call has kept under a key."""
+        return None
+
+    def remember(self, key: str, value: bytes | None) -> None:
+        """Keep something for the next round of the call; None for nothing. Forget what was requested under this key."""
+        return
+
+    def has_suspended(self, result: InputRequiredResult) -> bool:
+        """Whether this is the result of the present round, of a handler that was suspended."""
+        return False
+
     @abstractmethod
     async def answer(self, item: ClientInput[Any]) -> Any:
         """The client's answer, as the item's type."""
@@ -337,6 +356,9 @@ class KeyedElicitation(ElicitationStrategy):
     def end(self) -> None:
         super().end()
         self._requested.clear()
+
+    def nested_key(self, method: str, params: Mapping[str, Any]) -> str:
+        return self._numbered(f"nested-{_digest(ordered_text([method, params]))[:32]}") + "/"
 
     def _step_key(self, call: StepCall) -> str:
         """The key of a step: the function, its arguments, and a number for repetitions."""

@@ -20,6 +20,7 @@ from gemel.jsonrpc import ABSENT
 from gemel.protocol.records import Call
 from gemel.protocol.states import RUNNING
 from gemel.schema.base import Result
+from gemel.schema.input_required import InputRequiredResult
 from gemel.server.elicitation import request_state
 from gemel.server.elicitation.elicit import ClientInput, InputRequired, KeyedElicitation, StepCall, scope_of_step
 from gemel.server.elicitation.request_state import RequestStateCodec
@@ -134,6 +135,8 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         self._codec = codec
         self._suspensions: dict[asyncio.Task[Any], _Suspension] = {}
         self._suspended = False
+        #: The result of the round, once it has ended.
+        self._ended_with: Result | None = None
         #: Whether a step ran in this round.
         self._has_run_steps = False
         #: What the end of a round waits for: keys of steps that are running, without those that wait for input; other work.
@@ -235,11 +238,24 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
             self._state.large[key] = await self._codec.store_result(step, text, function, ttl=self._state_ttl)
             self._large.pop(key, None)
 
+    async def recall(self, key: str) -> bytes | None:
+        await self.load()
+        return self._state.steps.get(key)
+
+    def remember(self, key: str, value: bytes | None) -> None:
+        self._forget(key)
+        if value is not None:
+            self._state.steps[key] = value
+            self._has_run_steps = True
+
     def _forget(self, scope: str) -> None:
         """Forget what was requested in a step that is over: no round will request it again."""
         for table in (self._requested, self._state.answers, self._state.steps, self._state.large, self._large):
             for key in [key for key in table if key.startswith(scope)]:
                 del table[key]
+
+    def has_suspended(self, result: InputRequiredResult) -> bool:
+        return self._ended_with is not None and result.request_state == getattr(self._ended_with, "request_state", None)
 
     async def hand_over(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
         """End the rounds, because the call goes on in another way: return the answers and results of steps by key."""
@@ -282,7 +298,8 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         self._check_repeated()
         self._suspended = True
         self._state.requested = list(self._requested)
-        return await self._end_round()
+        self._ended_with = await self._end_round()
+        return self._ended_with
 
     def _check_repeated(self) -> None:
         """Raise GemelError if an answer of an earlier round was not requested in this one."""
