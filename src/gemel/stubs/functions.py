@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from gemel.schema.tools import WRAP_MARKERS, Tool
 from gemel.stubs.module import MethodParameter, documented, schema_node, tool_parameters
-from gemel.stubs.python_source import Bracket, ModuleNames, Piece, docstring, flat, pascal, snake
+from gemel.stubs.python_source import Bracket, ModuleNames, Piece, docstring, flat, pascal, snake, unique
 from gemel.stubs.types import Types
 
 _TYPING = ("Any", "Literal", "Never", "NotRequired", "TypeAlias", "TypedDict", "Union")
@@ -25,6 +25,7 @@ class ToolFunction(NamedTuple):
         name: The name of the function.
         tool: The tool.
         wires: The name in JSON of each parameter.
+        is_open: Whether it takes arguments of other names, as the schema says by `additionalProperties`.
         head: Its signature, up to the colon.
         description: What it does, with its parameters.
         types: The definitions that the signature needs, each after those it needs itself.
@@ -33,9 +34,25 @@ class ToolFunction(NamedTuple):
     name: str
     tool: Tool
     wires: dict[str, str]
+    is_open: bool
     head: str
     description: str
     types: list[list[str]]
+
+    def arguments(self, given: Mapping[str, object]) -> dict[str, Any]:
+        """Return the arguments of a call of the tool.
+
+        Args:
+            given: Those of a call of the function.
+
+        Raises:
+            TypeError: The function has no parameter of this name.
+        """
+        unknown = sorted(given.keys() - self.wires.keys())
+        if unknown and not self.is_open:
+            names = ", ".join(self.wires) or "none"
+            raise TypeError(f"{self.name} has no parameter {unknown[0]!r}; there are: {names}")
+        return {self.wires.get(name, name): value for name, value in given.items()}
 
     def text(self, *, short: bool = False) -> str:
         """Return the types and the function.
@@ -88,10 +105,18 @@ class ToolFunctions:
         parameters = tool_parameters(tool, hint, self._types, {*_WORD.findall(result), *_TYPING, *_TYPES})
         items: list[Piece] = ["*"] if parameters else []
         items += [_parameter(one) for one in parameters]
+        others = self._others(tool, hint)
+        items += [f"**{unique('others', [one.name for one in parameters])}: {others}"] if others else []
         head = flat(Bracket(f"async def {name}(", items, f") -> {result}:"))
         wires = {one.name: one.wire for one in parameters}
         description = documented(tool.description or tool.title, parameters)
-        return ToolFunction(name, tool, wires, head, description, self._needed(head))
+        return ToolFunction(name, tool, wires, bool(others), head, description, self._needed(head))
+
+    def _others(self, tool: Tool, hint: str) -> str:
+        """Return the type of arguments that the schema allows and doesn't name; empty if it doesn't say so."""
+        node = schema_node(tool.input_schema)
+        rest = node.get("additionalProperties")
+        return self._types.annotation(node.inner(rest), "argument", f"{hint}Other") if rest not in (None, False) else ""
 
     def _needed(self, head: str) -> list[list[str]]:
         """Return the definitions that a signature names, directly or through others."""
