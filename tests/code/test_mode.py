@@ -269,6 +269,61 @@ async def test_the_time_of_a_script_ends_but_not_while_a_person_is_asked(era: Er
 
 
 @both_eras
+async def test_questions_that_nobody_answers_block_nobody(era: Era) -> None:
+    shop, opened, answered = Shop(CodeMode(limits=ScriptLimits(scripts=1))), list[str](), asyncio.Event()
+    all_asked = asyncio.Event()
+
+    async def later(form: Any) -> dict[str, bool]:
+        opened.append(form.message)
+        if len(opened) == 5:
+            all_asked.set()
+        await answered.wait()
+        return {"value": True}
+
+    code = (
+        "from shop import charge, close_issue\n"
+        "[await charge(card='{0}'), await close_issue(number={0}), await charge(card='{0}')]"
+    )
+    async with caller(shop.server, era, later) as client:
+        asking = [asyncio.create_task(run(client, code.format(number))) for number in range(5)]
+        await asyncio.wait_for(all_asked.wait(), 20)
+        assert await run(client, "from shop import list_issues\nlen(await list_issues(repo='a'))") == "3"
+        answered.set()
+        assert await asyncio.gather(*asking) == ['["charged","closed","charged"]'] * 5
+    assert sorted(opened) == [f"Close {number}?" for number in range(5)]
+    assert sorted(line for line in shop.log if "charge" in line) == sorted(
+        f"charge {n}" for n in range(5) for _ in "12"
+    )
+
+
+@both_eras
+async def test_the_time_stands_still_while_a_tool_with_its_own_limit_or_of_another_server_asks(era: Era) -> None:
+    shop, elsewhere = Shop(CodeMode(limits=ScriptLimits(seconds=4))), Server[Any]("elsewhere")
+
+    async def confirm(ctx: Context) -> bool:
+        return await ctx.elicit("Sure?", bool)
+
+    elsewhere.tool(confirm)
+    shop.server.tool(timeout=3)(confirm)
+    for upstream in ("2025", "2026"):
+        shop.server.mount(Server.from_client(Client(elsewhere, era=upstream)), f"of{upstream}")
+
+    async def slowly(form: Any) -> dict[str, bool]:
+        await asyncio.sleep(4.3)
+        return {"value": True}
+
+    async with caller(shop.server, era, slowly) as client:
+        codes = [f"from {module} import confirm\nawait confirm()" for module in ("shop", "of2025", "of2026")]
+        assert await asyncio.gather(*(run(client, code) for code in codes)) == ["true"] * 3
+
+
+@both_eras
+async def test_a_script_without_a_value_says_so(era: Era) -> None:
+    async with caller(Shop().server, era) as client:
+        assert "the value of its last line is None" in await run(client, "x = 1")
+
+
+@both_eras
 async def test_progress_names_the_calls(era: Era) -> None:
     told: list[ProgressParams] = []
     code = "from shop import charge\nawait charge(card='1')\nawait charge(card='2')"

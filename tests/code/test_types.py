@@ -10,7 +10,7 @@ import pytest
 from gemel import Client, Server, ToolError
 from gemel.code import CodeMode
 from gemel.code.catalogue import Catalogue, OfferedTool
-from gemel.code.sandbox import ScriptLimits, ScriptModule, run_script
+from gemel.code.sandbox import ScriptLimits, ScriptModule, ScriptPlaces, run_script
 from gemel.policies.request import NO_HINTS
 from gemel.schema.content import TextContent
 from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
@@ -69,6 +69,56 @@ async def test_members_of_objects_are_checked(call: str, told: str) -> None:
             await run(client, f"from things import put\n{call}")
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "thing = {'inner': {'count': 1}}\nawait put(thing=thing)",
+        "inner = {'count': 1}\nawait put(thing={'inner': inner, 'kind': 'x'})",
+        "thing = {}\nthing['inner'] = {'count': 1}\nthing['kind'] = 'y'\nawait put(thing=thing)",
+        "more = [{'count': 1}, {}]\nawait put(thing={'inner': {}}, more=more)",
+        "for inner in [{'count': 1}, {'count': 2}]:\n    await put(thing={'inner': inner})",
+        "for kind in {'x': 1, 'y': 2}:\n    await put(thing={'inner': {}, 'kind': kind})",
+        "arguments = {'thing': {'inner': {}}, 'more': [{'count': 1}]}\nawait put(**arguments)",
+        "def made(count: int) -> dict:\n    return {'inner': {'count': count}}\nawait put(thing=made(3))",
+        "await put(thing=dict(inner={}))",
+    ],
+)
+async def test_dictionaries_in_variables_are_given_as_they_are(code: str) -> None:
+    async with Client(server) as client:
+        await run(client, f"from things import put\n{code}")
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("thing = 'a text'\nawait put(thing=thing)", "was not run:[\\s\\S]*Expected `OuterDict`"),
+        ("thing = {'inner': {}}\nawait put(things=thing)", "was not run:[\\s\\S]*Argument `things` does not match"),
+        ("inner = {'count': 1}\nawait put(thing={'inner': inner, 'kind': 'z'})", "was not run:[\\s\\S]*kind"),
+        ("inner = {'count': 1}\nawait put(thing={'inners': inner})", "was not run:[\\s\\S]*Unknown key"),
+        ("thing = {'inner': {'count': 'one'}}\nawait put(thing=thing)", r"expected integer, got string \"one\""),
+        (
+            "arguments = {'thing': {'inner': {}}, 'other': 1}\nawait put(**arguments)",
+            "no parameter 'other'; there are: thing, more",
+        ),
+    ],
+)
+async def test_what_is_wrong_for_certain_is_told(code: str, told: str) -> None:
+    async with Client(server) as client:
+        with pytest.raises(ToolError, match=told):
+            await run(client, f"from things import put\n{code}")
+
+
+async def test_a_mistake_is_told_once() -> None:
+    async with Client(server) as client:
+        with pytest.raises(ToolError) as raised:
+            await run(
+                client,
+                "from things import put\narguments = {'thing': 1, 'more': 'x'}\nawait put(**arguments, kind=5, kinds=6)",
+            )
+    lines = str(raised.value).splitlines()[1:]
+    assert len(lines) == len(set(lines)) == 2
+
+
 def sample(schema: Any, root: dict[str, Any]) -> Any:
     """A value that fits a schema."""
     if not isinstance(schema, dict):
@@ -114,8 +164,40 @@ async def test_tools_of_published_servers_can_be_called(name: str) -> None:
         lines += [f"from {one.module} import {one.function.name} as called", f"await called({arguments})"]
     functions = {one.function.name: function(one.path) for one in module.tools}
     script = ScriptModule(functions, module.source(module.tools))
-    await run_script("\n".join(lines), {module.name: script}, ScriptLimits())
+    await run_script("\n".join(lines), {module.name: script}, ScriptPlaces(ScriptLimits()))
     assert given == expected
+
+
+async def received(schema: dict[str, Any], call: str) -> Any:
+    """What a server elsewhere gets of a call of its tool `take`, which has this schema."""
+
+    async def foreign(ctx: Any, call_next: Any) -> Any:
+        if ctx.method == "tools/list":
+            return ListToolsResult(tools=[Tool(name="take", input_schema=schema)])
+        if ctx.method == "tools/call":
+            return CallToolResult(content=[TextContent(text=json.dumps(ctx.decoded_params.get("arguments")))])
+        return await call_next(ctx)
+
+    gateway: Server[Any] = Server("gateway", middleware=[CodeMode()])
+    gateway.mount(Server.from_client(Client(Server("foreign", middleware=[foreign]))), "foreign")
+    async with Client(gateway) as client:
+        return json.loads(await run(client, f"from foreign import take\n{call}"))
+
+
+@pytest.mark.parametrize("rest", [True, {}, {"type": "integer"}])
+async def test_arguments_that_a_schema_allows_without_their_names_arrive(rest: Any) -> None:
+    schema = {"type": "object", "properties": {"others": {"type": "string"}}, "additionalProperties": rest}
+    assert await received(schema, "await take(others='a', size=1)") == {"others": "a", "size": 1}
+    assert await received(schema, "await take(**{'a-b': 1, 'class': 2})") == {"a-b": 1, "class": 2}
+    assert await received({"type": "object", "additionalProperties": rest}, "await take(size=1)") == {"size": 1}
+
+
+async def test_arguments_that_no_schema_allows_are_told() -> None:
+    for rest in ({"additionalProperties": False}, {}):
+        with pytest.raises(ToolError, match="Argument `size` does not match any known parameter"):
+            await received({"type": "object", "properties": {"a": {"type": "string"}}, **rest}, "await take(size=1)")
+    with pytest.raises(ToolError, match="Expected `int`"):
+        await received({"type": "object", "additionalProperties": {"type": "integer"}}, "await take(size='large')")
 
 
 NAMES = ["class", "self", "from", "a-b", "a b", "1st", "", "call", "given", "name", "é", "async", "__init__", "$ref"]

@@ -4,17 +4,16 @@ It is started by path and imports nothing of Gemel; `sandbox.py` is at the other
 a script's values, which it may take any time for, it does here, where it can be ended.
 
 A message is JSON behind its length in four bytes. The first one that comes is the script with its modules and limits; those that
-follow are results of calls. What goes out: calls, whether the script only waits for them, and how it ended.
+follow are results of calls. What goes out: calls, that the script waits for their results, and how it ended.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
+import re
 import struct
 import sys
-import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, BinaryIO, NoReturn
 
@@ -24,8 +23,11 @@ import pydantic_monty as monty
 LENGTH = struct.Struct(">I")
 #: Each call needs up to so many turns between this process and the interpreter, names and modules besides.
 _TURNS_OF_CALL, _TURNS = 4, 200
-#: What a call may raise in a script.
-_ERRORS = {"MemoryError": MemoryError, "RuntimeError": RuntimeError, "TypeError": TypeError}
+_PLACE = re.compile(r"main\.py:(\d+):(\d+): ")
+#: What the type checker says of a value whose type is wider than that of a parameter: a dictionary, or a text, of a variable.
+_WIDER = re.compile(
+    r"(?:Expected|declared type) `[^`]*(?:Dict|Literal\[)[^`]*`.* `(?:list\[)*(?:dict\[.*|str|int)\]*`$"
+)
 
 
 class Pipe:
@@ -55,54 +57,15 @@ class ScriptInProcess:
     def __init__(self, pipe: Pipe, job: dict[str, Any]) -> None:
         self._pipe = pipe
         self._job = job
-        self._begun = self._answered = 0
-        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        #: Whether the script waits for the call that goes out next.
-        self._waits_for_next = False
+        self._begun = self._received = 0
+        #: Results that the script does not wait for yet, by the number of the call.
+        self._results: dict[int, Any] = {}
 
-    def answer(self, message: dict[str, Any]) -> None:
-        """Take the result of a call."""
-        self._answered += 1
-        self._answers.pop(message["id"]).set_result(message)
-
-    def function(self, module: str, name: str) -> Callable[..., Awaitable[object]]:
-        """Return a tool as a function."""
-
-        async def call(*arguments: object, **named: object) -> object:
-            if arguments:
-                raise TypeError("Tools take keyword arguments only")
-            if self._begun >= self._job["calls"]:
-                raise RuntimeError(f"A script may call {self._job['calls']} tools")
-            if extent(named, {}) > self._job["memory"]:
-                raise MemoryError(f"What the tool is given {self.too_large()}")
-            try:
-                given = msgspec.Raw(msgspec.json.encode(named, enc_hook=plain))
-            except (TypeError, ValueError, RecursionError) as exc:
-                raise TypeError(f"{module}.{name} can't be given these arguments: {exc}") from None
-            self._begun += 1
-            number = self._begun
-            self._answers[number] = asyncio.get_running_loop().create_future()
-            self._pipe.send(call=number, module=module, function=name, arguments=given)
-            if self._waits_for_next:
-                self._waits_for_next = False
-                self._pipe.send(waits=self._answered)
-            answer = await self._answers[number]
-            if "error" in answer:
-                raise _ERRORS[answer["kind"]](answer["error"])
-            return answer["value"]
-
-        return call
-
-    def too_large(self) -> str:
-        """Say what is wrong with a value."""
-        return f"has more than {self._job['memory']} bytes, with each part counted as often as it occurs"
-
-    async def run(self) -> dict[str, object]:
+    def run(self) -> dict[str, object]:
         """Run it, and return how it ended, as the last message."""
         job = self._job
-        printed = monty.CollectString(max_bytes=job["printed"])
         modules = {
-            name: monty.ExternalModule({one: self.function(name, one) for one in functions}, stubs=stubs)
+            name: monty.ExternalModule({one: placeholder(f"{name}.{one}") for one in functions}, stubs=stubs)
             for name, (functions, stubs) in job["modules"].items()
         }
         limits: monty.ResourceLimits = {
@@ -114,8 +77,8 @@ class ScriptInProcess:
         }
         policy: monty.OSPolicy = {"datetime": "call_host", "sleep": "call_host", "random_start": "call_host"}
         try:
-            async with (
-                monty.AsyncMonty(max_processes=1) as pool,
+            with (
+                monty.Monty(max_processes=1) as pool,
                 pool.checkout(
                     external_modules=modules,
                     limits=limits,
@@ -125,27 +88,96 @@ class ScriptInProcess:
                 ) as session,
             ):
                 self._pipe.send(started=True)
-                at = await session.feed_start(job["code"], print_callback=printed, os=refuse)
-                while not isinstance(at, monty.MontyComplete):
-                    if isinstance(at, monty.AsyncFutureSnapshot):
-                        self._pipe.send(waits=self._answered)
-                    elif isinstance(at, monty.AsyncFunctionSnapshot) and not at.is_os_function:
-                        self._waits_for_next = at.allow_eager_await
-                    at = await at.resume_auto()
-                value = at.output
-        except monty.MontyTypingError as exc:
-            return {"refused": exc.display()}
+                try:
+                    return self._feed(session, check=True)
+                except monty.MontyTypingError as exc:
+                    if errors := certain(exc.display(), job["code"]):
+                        return {"refused": errors}
+                    return self._feed(session, check=False)
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as exc:
-            return {"failed": exc.display()}
+            text = exc.display()
+            printed = f"It printed more than {job['printed']} bytes: print or return only what is needed"
+            return {"failed": printed if text.endswith(f"> {job['printed']} bytes") else text}
         except (monty.MontyError, OSError) as exc:
             return {"failed": str(exc)}
-        if extent(value, {}) > job["memory"]:
-            return {"unsent": self.too_large()}
+
+    def _feed(self, session: monty.MontySession, *, check: bool) -> dict[str, object]:
+        """Run it, and return how it ended. Raises MontyTypingError, before anything has run, if types are checked."""
+        printed = monty.CollectString(max_bytes=self._job["printed"])
+        at = session.feed_start(self._job["code"], print_callback=printed, os=refuse, skip_type_check=not check)
+        while not isinstance(at, monty.MontyComplete):
+            if isinstance(at, monty.FutureSnapshot):
+                at = at.resume(self._wait(at.pending_call_ids))
+            elif isinstance(at, monty.FunctionSnapshot) and "." in at.function_name and not at.is_os_function:
+                at = at.resume(self._call(at))
+            else:
+                at = at.resume_auto()
+        text = self._as_json("its value", at.output)
+        return {"unsent": text} if isinstance(text, str) else {"value": text, "printed": printed.output}
+
+    def _call(self, at: monty.FunctionSnapshot) -> monty.ExternalResult:
+        """Begin a call of a tool."""
+        name, most = at.function_name, self._job["calls"]
+        if at.args:
+            return {"exc_type": "TypeError", "message": f"{name} takes keyword arguments only: write the name of each"}
+        if self._begun >= most:
+            text = f"A script may call {most} tools: do the rest in another one"
+            return {"exc_type": "RuntimeError", "message": text}
+        given = self._as_json(f"what {name} is given", at.kwargs)
+        if isinstance(given, str):
+            return {"exc_type": "TypeError", "message": given}
+        self._begun += 1
+        self._pipe.send(call=at.call_id, path=name, arguments=given)
+        return {"future": ...}
+
+    def _wait(self, pending: Sequence[int]) -> dict[int, monty.ExternalSettledResult]:
+        """Return the results that have come of the calls that the script waits for, one at least."""
+        while not any(number in self._results for number in pending):
+            self._pipe.send(waits=self._received)
+            message = self._pipe.receive()
+            self._results[message["id"]] = message["result"]
+            self._received += 1
+        return {number: self._results.pop(number) for number in pending if number in self._results}
+
+    def _as_json(self, what: str, value: object) -> msgspec.Raw | str:
+        """Return a value of the script as JSON, or what is wrong with it."""
+        most = self._job["memory"]
+        if extent(value, {}) > most:
+            return f"{what} has more than {most} bytes, with each part counted as often as it occurs: use less of it"
         try:
-            text = msgspec.Raw(msgspec.json.encode(value, enc_hook=plain))
-        except (TypeError, ValueError, RecursionError) as exc:
-            return {"unsent": "is nested too deep" if isinstance(exc, RecursionError) else f"is not JSON: {exc}"}
-        return {"value": text, "printed": printed.output}
+            text = msgspec.json.encode(value, enc_hook=plain)
+        except RecursionError:
+            return f"{what} is nested too deep: use a list without levels"
+        except (TypeError, ValueError) as exc:
+            return f"{what} is not JSON: {exc}: use texts, numbers, lists, and dictionaries whose keys are texts"
+        if b'"<coroutine ' in text:
+            return f"{what} holds a call that was not awaited: write `await` before it"
+        return msgspec.Raw(text)
+
+
+def placeholder(name: str) -> Callable[[], None]:
+    """Return a function that only has a name, by which the interpreter tells that it is called."""
+
+    def function() -> None: ...
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+def certain(diagnostics: str, code: str) -> str:
+    """Return what the type checker says, without what may fit nevertheless, and each line once.
+
+    A dictionary in a variable has no TypedDict as its type, whatever it holds, and `**arguments` may be any of the parameters:
+    what they hold is left to the server. In a dictionary that is written in place the checker tells the wrong member as well.
+    """
+    lines, found = code.splitlines(), list[str]()
+    for one in dict.fromkeys(diagnostics.strip().splitlines()):
+        place = _PLACE.match(one)
+        line, column = (int(place[1]), int(place[2])) if place else (0, 0)
+        is_unpacked = 0 < line <= len(lines) and lines[line - 1].startswith("**", column - 1)
+        if "[invalid-argument-type]" not in one or not (is_unpacked or _WIDER.search(one)):
+            found.append(one)
+    return "\n".join([one for one in found if "[invalid-syntax]" in one] or found)
 
 
 def refuse(*, name: str, args: object, kwargs: object, is_async: bool, **_more: object) -> NoReturn:
@@ -182,25 +214,12 @@ def extent(value: object, known: dict[int, tuple[object, int]]) -> int:
     return known[id(value)][1]
 
 
-async def main(pipe: Pipe) -> None:
-    """Run the script that comes, and answer its calls as the results come."""
-    script = ScriptInProcess(pipe, pipe.receive())
-    loop = asyncio.get_running_loop()
-
-    def listen() -> None:
-        while True:
-            loop.call_soon_threadsafe(script.answer, pipe.receive())
-
-    threading.Thread(target=listen, daemon=True).start()
-    pipe.send(**await script.run())
-
-
 if __name__ == "__main__":
     #: What is printed by accident goes nowhere: the pipes are for messages.
     own = Pipe(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
-    asyncio.run(main(own))
+    own.send(**ScriptInProcess(own, own.receive()).run())
     sys.stdout.flush()
     os._exit(0)

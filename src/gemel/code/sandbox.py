@@ -9,35 +9,39 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from asyncio import subprocess
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
 
-from gemel.errors import DefinitionError, ToolError, shorten
-from gemel.options import Check, check_values, is_number, whole
+from gemel.errors import DefinitionError, Overloaded, ToolError, shorten
+from gemel.options import Check, SettingsMeta, check_values, is_number, whole
 from gemel.version import missing_extra
 
 #: What a script can be given, and gives: JSON.
 Value: TypeAlias = object
 HostFunction: TypeAlias = Callable[..., Awaitable[Value]]
 
+_SECONDS = Check(lambda value: is_number(value) and value > 0, "use seconds, more than 0")
 _OPTIONS = {
     "calls": whole(1),
-    "seconds": Check(lambda value: is_number(value) and value > 0, "use seconds, more than 0"),
-    "cpu": Check(lambda value: is_number(value) and value > 0, "use seconds, more than 0"),
+    "seconds": _SECONDS,
+    "cpu": _SECONDS,
     "memory": whole(1_000_000),
     "recursion": whole(1),
     "printed": whole(0),
     "code": whole(1),
     "scripts": whole(1),
+    "waiting": whole(0),
 }
 _CHILD = Path(__file__).with_name("child.py")
 #: The variables that the process gets: what it needs to start, and nothing that a server is told in secret.
@@ -60,48 +64,50 @@ _LENGTH = 4
 _ERROR = 4000
 #: Where the interpreter says that code is, in errors of types and of programs.
 _PLACES = ("main.py:", "<python-input-0>")
+#: What the interpreter's `asyncio.gather` has not, and its type checker doesn't know.
+_NOT_IN_GATHER = re.compile(r"\breturn_exceptions\s*=")
+#: What a model can do about an error that has this in it.
+_ADVICE = {
+    "[unresolved-import]": "Import tools of {modules}, and asyncio, collections, datetime, itertools, json, math, re",
+    "Module `asyncio` has no": "Call several tools at a time by `await asyncio.gather(one(…), other(…))`",
+    "feed time limit": "It may compute for {cpu:g} s: compute less, or in several scripts",
+    "worker killed": "It may compute for {cpu:g} s: compute less, or in several scripts",
+    "memory limit": "Its values may have {memory:,} bytes: keep less of the results of tools at a time",
+    "suspension limit": "It may call {calls} tools: do the rest in another script",
+}
 
 
-class ScriptLimits:
+class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     """Bounds of one script.
 
     Args:
         calls: Calls of tools, 1 or more.
         seconds: The time it may take in all, without the time in which a person is asked.
         cpu: Seconds that it may compute.
-        memory: Bytes of its values, 1,000,000 or more.
+        memory: Bytes of its values, and of the results of its calls, 1,000,000 or more.
         recursion: Calls of functions within calls.
-        printed: Characters that it may print.
+        printed: Bytes that it may print.
         code: Characters of the script.
-        scripts: Scripts that run at a time, each in a process of its own; others wait.
+        scripts: Processes of scripts at a time. A script that waits for tools or for a person leaves its process to another
+            one that needs it, and runs again from its start later; calls aren't repeated.
+        waiting: Scripts that wait for a process. More fail with `Overloaded`.
 
     Raises:
         DefinitionError: A value is out of range.
     """
 
-    __slots__ = ("calls", "code", "cpu", "memory", "printed", "recursion", "scripts", "seconds")
+    calls: int = 50
+    seconds: float = 60.0
+    cpu: float = 5.0
+    memory: int = 100_000_000
+    recursion: int = 200
+    printed: int = 20_000
+    code: int = 100_000
+    scripts: int = 20
+    waiting: int = 100
 
-    def __init__(
-        self,
-        *,
-        calls: int = 50,
-        seconds: float = 60.0,
-        cpu: float = 5.0,
-        memory: int = 100_000_000,
-        recursion: int = 200,
-        printed: int = 20_000,
-        code: int = 100_000,
-        scripts: int = 20,
-    ) -> None:
-        check_values(locals(), _OPTIONS)
-        self.calls = calls
-        self.seconds = seconds
-        self.cpu = cpu
-        self.memory = memory
-        self.recursion = recursion
-        self.printed = printed
-        self.code = code
-        self.scripts = scripts
+    def __post_init__(self) -> None:
+        check_values(msgspec.structs.asdict(self), _OPTIONS)
 
 
 class ScriptModule(NamedTuple):
@@ -122,10 +128,9 @@ class _FromChild(msgspec.Struct):
     """What the process says: that it has started, a call, that it waits after so many results, or how the script ended."""
 
     started: bool = False
-    call: int = 0
-    module: str = ""
-    function: str = ""
-    arguments: dict[str, Any] = {}
+    call: int | None = None
+    path: str = ""
+    arguments: Raw = Raw(b"{}")
     waits: int | None = None
     refused: str | None = None
     failed: str | None = None
@@ -147,10 +152,56 @@ def check_sandbox() -> None:
         raise DefinitionError(missing_extra("Scripts need", "code"))
 
 
+class ScriptPlaces:
+    """The processes that the scripts of one event loop may have.
+
+    Where all are taken, a script that only waits for its calls leaves its own to one that needs it.
+
+    Args:
+        limits: The bounds of a script, with those of all.
+    """
+
+    def __init__(self, limits: ScriptLimits) -> None:
+        self.limits = limits
+        self._free = asyncio.Semaphore(limits.scripts)
+        self._waiting = 0
+        self._resting: dict[RunningScript, None] = {}
+
+    def check(self) -> None:
+        """Raise Overloaded if too many scripts wait for a process."""
+        if self._free.locked() and not self._resting and self._waiting >= self.limits.waiting:
+            raise Overloaded(f"Too many scripts: {self.limits.scripts} run and {self._waiting} wait; try again later")
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Wait for a process, and have it inside the block."""
+        if self._free.locked() and self._resting:
+            next(iter(self._resting)).leave()
+        self._waiting += 1
+        try:
+            await self._free.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._free.release()
+
+    def rest(self, script: RunningScript) -> None:
+        """Note that a script only waits for its calls."""
+        self._resting[script] = None
+        if self._waiting:
+            script.leave()
+
+    def work(self, script: RunningScript) -> None:
+        """Note that a script goes on."""
+        self._resting.pop(script, None)
+
+
 async def run_script(
     code: str,
     modules: Mapping[str, ScriptModule],
-    limits: ScriptLimits,
+    places: ScriptPlaces,
     *,
     begun: Callable[[asyncio.Timeout], None] = lambda limit: None,
     at_work: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -161,60 +212,121 @@ async def run_script(
         code: The script. The value of its last expression is its result.
         modules: What it may import, by name. TypeError and RuntimeError of their functions are raised in the script; anything
             else ends it, and is raised here.
-        limits: Its bounds.
+        places: The processes that there are, with the bounds.
         begun: Called with the limit of `seconds`, for whoever stops the clock.
         at_work: What is entered while the script does not only wait for its calls.
 
     Raises:
         ToolError: The script is wrong, failed or went beyond a limit; the text is for who wrote it.
+        Overloaded: Too many scripts wait; nothing has run.
     """
+    limits = places.limits
     if len(code) > limits.code:
-        raise ToolError(f"The script was not run: it has {len(code)} characters, at most {limits.code} are possible")
-    script = _RunningScript(modules, limits, at_work)
+        raise ToolError(
+            f"The script was not run: it has {len(code)} characters, at most {limits.code} are possible: make several of it"
+        )
+    if _NOT_IN_GATHER.search(code):
+        raise ToolError(
+            "The script was not run: asyncio.gather has no return_exceptions here: catch RuntimeError in a function "
+            "`async def` around each call, and gather these"
+        )
+    places.check()
+    script = RunningScript(code, modules, places, at_work)
     try:
         async with asyncio.timeout(limits.seconds) as limit:
             begun(limit)
-            ended = await script.run(code)
+            ended = await script.run()
     except TimeoutError:
+        if not script.has_started:
+            raise Overloaded(f"The script was not run: it waited for others for {limits.seconds:g} s") from None
         raise ToolError(f"The script was ended{script.said()}: it took more than {limits.seconds:g} s") from None
     except OSError as exc:
         raise ToolError(f"The sandbox can't be started: {shorten(str(exc))}") from exc
     if ended.refused is not None:
-        raise ToolError(f"The script was not run:\n{_placed(ended.refused)}")
+        raise ToolError(f"The script was not run:\n{_told(ended.refused, modules, limits)}")
     if ended.failed is not None:
-        raise ToolError(f"The script failed{script.said()}:\n{_placed(ended.failed)}")
+        raise ToolError(f"The script failed{script.said()}:\n{_told(ended.failed, modules, limits)}")
     if ended.unsent is not None:
-        raise ToolError(f"The script ended{script.said()}, but its value {ended.unsent}")
+        raise ToolError(f"The script ended{script.said()}, but {ended.unsent}")
     return ScriptResult(msgspec.json.decode(ended.value), ended.printed)
 
 
-class _RunningScript:
-    """One script, with its process and its calls, which end with it."""
+class RunningScript:
+    """One script with its calls, which end with it. It has one process after another: see `ScriptPlaces`.
+
+    Args:
+        code: The script.
+        modules: What it may import.
+        places: The processes that there are.
+        at_work: What is entered while it does not only wait for its calls.
+
+    Attributes:
+        has_started: Whether it had a process.
+    """
 
     def __init__(
         self,
+        code: str,
         modules: Mapping[str, ScriptModule],
-        limits: ScriptLimits,
+        places: ScriptPlaces,
         at_work: Callable[[], AbstractContextManager[None]],
     ) -> None:
+        self.has_started = False
+        self._code = code
         self._modules = modules
-        self._limits = limits
+        self._places = places
+        self._limits = places.limits
         self._at_work = at_work
-        #: Entered while the script works; the timer ends a process that says nothing meanwhile.
+        #: Entered while it works.
         self._work = ExitStack()
+        #: The process that it has, and the timer that ends it if it says nothing while it works.
+        self._process: subprocess.Process | None = None
         self._silence: asyncio.TimerHandle | None = None
-        self._begun = self._answered = 0
-        self._calls: set[asyncio.Task[None]] = set()
-        #: What a call raised that ends the script.
-        self._failure: asyncio.Future[_FromChild] = asyncio.get_running_loop().create_future()
+        #: How it ended in this process; None if it left it.
+        self._end: asyncio.Future[_FromChild | None]
+        #: Its calls, by what is called and how often that was called before; and the bytes of their results.
+        self._calls: dict[tuple[str, bytes, int], asyncio.Task[Raw]] = {}
+        self._kept = 0
+        #: The calls of this process, and how often it has called what.
+        self._own: list[asyncio.Task[Raw]] = []
+        self._begun: Counter[tuple[str, bytes]] = Counter()
+        #: Those that had ended when it left its process.
+        self._seen: set[asyncio.Task[Raw]] = set()
 
     def said(self) -> str:
         """Return how much was called, for an error: it may have changed something."""
-        return f" after it had called {self._begun} tool{'s' if self._begun != 1 else ''}" if self._begun else ""
+        count = len(self._calls)
+        return f" after it had called {count} tool{'s' if count != 1 else ''}" if count else ""
 
-    async def run(self, code: str) -> _FromChild:
-        """Run it, and return how it ended. Raises OSError if the process can't be started."""
-        process = await asyncio.create_subprocess_exec(
+    def leave(self) -> None:
+        """Leave the process to another script; go on in a new one when a call has ended."""
+        self._places.work(self)
+        if not self._end.done():
+            self._seen = {task for task in self._own if task.done()}
+            self._end.set_result(None)
+
+    async def run(self) -> _FromChild:
+        """Run it, and return how it ended. Raises OSError if a process can't be started."""
+        self._works()
+        try:
+            while True:
+                async with self._places.taken():
+                    ended = await self._run_in_process()
+                if ended is not None:
+                    return ended
+                await asyncio.wait(set(self._calls.values()) - self._seen, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waits()
+            for task in self._calls.values():
+                task.cancel()
+            await asyncio.gather(*self._calls.values(), return_exceptions=True)
+
+    async def _run_in_process(self) -> _FromChild | None:
+        """Run it from its start, and return how it ended; None if it left its process."""
+        self._begun.clear()
+        self._own.clear()
+        self._end = asyncio.get_running_loop().create_future()
+        self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",
             str(_CHILD),
@@ -224,97 +336,109 @@ class _RunningScript:
             env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
             start_new_session=os.name == "posix",
         )
+        self.has_started = True
+        self._works(_START)
         following = asyncio.ensure_future(self._follow(process))
         try:
-            self._works(process, _START)
-            await _send(process, self._job(code))
-            await asyncio.wait([following, self._failure], return_when=asyncio.FIRST_COMPLETED)
-            return (self._failure if self._failure.done() else following).result()
+            modules = {name: (list(each.functions), each.stubs) for name, each in self._modules.items()}
+            _send(process, {**msgspec.structs.asdict(self._limits), "code": self._code, "modules": modules})
+            return await self._end
         finally:
-            self._waits()
-            self._failure.cancel()
-            running = [following, *self._calls]
-            for task in running:
-                task.cancel()
-            await asyncio.wait(running)
-            _kill(process)
+            _kill(process)  # first: a cancellation may end what is awaited here
+            self._end.cancel()
+            self._process = None
+            self._places.work(self)
+            following.cancel()
+            await asyncio.wait([following])
             await process.communicate()
-
-    def _job(self, code: str) -> dict[str, object]:
-        modules = {name: (list(each.functions), each.stubs) for name, each in self._modules.items()}
-        limits = {name: getattr(self._limits, name) for name in ("calls", "cpu", "memory", "recursion", "printed")}
-        return {"code": code, "modules": modules, **limits}
 
     # ---------------------------------------------------------------- whether it works or waits
 
-    def _works(self, process: subprocess.Process, grace: float = _GRACE) -> None:
-        """Note that the script goes on: now, or since a result was sent."""
+    def _works(self, grace: float = _GRACE) -> None:
+        """Note that it goes on: now, or since a result is there."""
         self._waits()
+        self._places.work(self)
         self._work.enter_context(self._at_work())
-        self._silence = asyncio.get_running_loop().call_later(self._limits.cpu + grace, _kill, process)
+        if self._process is not None:
+            self._silence = asyncio.get_running_loop().call_later(self._limits.cpu + grace, _kill, self._process)
 
     def _waits(self) -> None:
-        """Note that the script can't go on without a result."""
+        """Note that it can't go on without a result."""
         self._work.close()
         if self._silence is not None:
             self._silence.cancel()
 
     # ---------------------------------------------------------------- messages
 
-    async def _follow(self, process: subprocess.Process) -> _FromChild:
+    async def _follow(self, process: subprocess.Process) -> None:
         """Do what the process says, until it says how the script ended."""
         while True:
             message = await self._receive(process)
-            if message is None:
-                return _FromChild(failed="MemoryError or TimeoutError: the sandbox was ended")
+            if self._end.done():
+                return
             if message.started:
-                self._works(process)
+                self._works()
             elif message.waits is not None:
-                if message.waits == self._answered:
+                if message.waits == sum(task.done() for task in self._own):
                     self._waits()
-            elif message.call:
-                self._begun += 1
-                task = asyncio.ensure_future(self._answer(process, message))
-                self._calls.add(task)
-                task.add_done_callback(self._calls.discard)
+                    self._places.rest(self)
+            elif message.call is not None:
+                self._call(process, message)
             else:
-                return message
+                self._end.set_result(message)
 
-    async def _receive(self, process: subprocess.Process) -> _FromChild | None:
-        """Return the next message; None if there is none, or one that is too long."""
+    async def _receive(self, process: subprocess.Process) -> _FromChild:
+        """Return the next message; if there is none, or one that is too long, that the script has failed."""
         assert process.stdout is not None
-        try:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
             size = int.from_bytes(await process.stdout.readexactly(_LENGTH))
-            if size > 2 * self._limits.memory:
-                return None
-            return _message.decode(await process.stdout.readexactly(size))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
+            if size <= 2 * self._limits.memory:
+                return _message.decode(await process.stdout.readexactly(size))
+        return _FromChild(
+            failed="MemoryError or TimeoutError: the sandbox was ended: compute less, with smaller values"
+        )
 
-    async def _answer(self, process: subprocess.Process, message: _FromChild) -> None:
-        """Call a function for the script."""
-        answer: dict[str, object] = {"id": message.call}
+    def _call(self, process: subprocess.Process, message: _FromChild) -> None:
+        """Begin a call, unless an earlier process did; send its result as soon as it is there."""
+        what, end = (message.path, bytes(message.arguments)), self._end
+        key = *what, self._begun[what]
+        self._begun[what] += 1
+        if key not in self._calls:
+            self._calls[key] = asyncio.ensure_future(self._answer(*what))
+
+        def send(task: asyncio.Task[Raw]) -> None:
+            if end.done() or task.cancelled():
+                return
+            if (error := task.exception()) is not None:
+                end.set_exception(error)
+            else:
+                _send(process, {"id": message.call, "result": task.result()})
+
+        self._own.append(self._calls[key])
+        self._calls[key].add_done_callback(send)
+
+    async def _answer(self, path: str, arguments: bytes) -> Raw:
+        """Call a function for the script, and return the result as the interpreter takes it."""
+        module, _, function = path.rpartition(".")
         try:
-            function = self._modules[message.module].functions[message.function]
-            answer["value"] = await function(**message.arguments)
+            value = await self._modules[module].functions[function](**msgspec.json.decode(arguments))
+            result = Raw(msgspec.json.encode({"return_value": value}))
+            self._kept += len(bytes(result))
+            if self._kept > self._limits.memory:
+                raise RuntimeError(f"All results together have more than {self._limits.memory:,} bytes: read less")
         except (RuntimeError, TypeError) as exc:
-            answer |= {"error": str(exc), "kind": "TypeError" if isinstance(exc, TypeError) else "RuntimeError"}
-        except Exception as exc:
-            if not self._failure.done():
-                self._failure.set_exception(exc)
-            return
-        self._answered += 1
-        self._works(process)
-        await _send(process, answer)
+            kind = "TypeError" if isinstance(exc, TypeError) else "RuntimeError"
+            result = Raw(msgspec.json.encode({"exc_type": kind, "message": str(exc)}))
+        self._works()
+        return result
 
 
-async def _send(process: subprocess.Process, message: dict[str, object]) -> None:
+def _send(process: subprocess.Process, message: dict[str, object]) -> None:
     """Send a message to a process, which may have ended."""
     assert process.stdin is not None
     data = msgspec.json.encode(message)
-    with suppress(ConnectionError):
+    with suppress(ConnectionError, RuntimeError):
         process.stdin.write(len(data).to_bytes(_LENGTH) + data)
-        await process.stdin.drain()
 
 
 def _kill(process: subprocess.Process) -> None:
@@ -327,9 +451,12 @@ def _kill(process: subprocess.Process) -> None:
                 process.kill()
 
 
-def _placed(text: str) -> str:
-    """Return an error without the names of files that only the interpreter knows, bounded."""
+def _told(text: str, modules: Mapping[str, ScriptModule], limits: ScriptLimits) -> str:
+    """Return an error without the names of files that only the interpreter knows, bounded, with what can be done about it."""
     for place in _PLACES:
         text = text.replace(place, "line " if place.endswith(":") else "script")
     text = text.strip()
-    return text if len(text) <= _ERROR else f"{text[: _ERROR // 2]}\n…\n{text[-_ERROR // 2 :]}"
+    text = text if len(text) <= _ERROR else f"{text[: _ERROR // 2]}\n…\n{text[-_ERROR // 2 :]}"
+    names = shorten(", ".join(modules), _ERROR) or "no modules of tools"
+    advice = [said for sign, said in _ADVICE.items() if sign in text]
+    return "\n".join([text, *(one.format(modules=names, **msgspec.structs.asdict(limits)) for one in advice)])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+from itertools import count
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from gemel.code.catalogue import Catalogue, ModuleTool
-from gemel.code.sandbox import HostFunction, ScriptLimits, ScriptModule, run_script
+from gemel.code.sandbox import HostFunction, ScriptModule, ScriptPlaces, run_script
 from gemel.errors import GemelError
 from gemel.schema.content import TextContent
 from gemel.schema.tools import WRAP_MARKERS, CallToolResult, Tool
@@ -18,71 +18,50 @@ from gemel.server.context import Context, served_call
 from gemel.timeouts import PausableTimeout
 
 
-async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, limits: ScriptLimits, *, read_only: bool) -> str:
+async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, places: ScriptPlaces, *, read_only: bool) -> str:
     """Run a script for a caller, and return what it reads: what was printed, and the value.
 
     Args:
         ctx: The context of the caller.
         code: The script.
         catalogue: The tools of the caller.
-        limits: The bounds of the script.
+        places: The processes that there are, with the bounds of scripts.
         read_only: Whether only tools that read can be imported.
 
     Raises:
         ToolError: The script is wrong, failed or went beyond a limit; the text is for the model that wrote it.
-        GemelError: What earlier rounds of the call have done can't be read.
+        GemelError: What earlier rounds of the call have done can't be read, or there is no place for the script.
     """
-    within = ctx.replace()
-    calls = _ScriptCalls(within)
-    chosen = {name: module.chosen(read_only=read_only) for name, module in catalogue.modules.items()}
-    modules = {
-        name: ScriptModule(
-            {one.function.name: calls.function(one) for one in tools}, catalogue.modules[name].source(tools)
-        )
-        for name, tools in chosen.items()
-        if tools
-    }
-    at_work = served_call(ctx).input_requests.at_work
-    result = await run_script(code, modules, limits, begun=partial(_pause_for_people, ctx, within), at_work=at_work)
-    value = _as_text(result.value)
-    return f"{result.printed.rstrip()}\n{value}".strip() if result.printed else value
+    within, numbers = ctx.replace(), count(1)
 
+    def pause_for_people(limit: asyncio.Timeout) -> None:
+        served_call(within).timeout = PausableTimeout(limit, served_call(ctx).timeout)
 
-def _pause_for_people(ctx: Context[Any], within: Context[Any], limit: asyncio.Timeout) -> None:
-    """Let the time limit of a script stand still while one of its calls asks a person, with that of the whole call."""
-    served_call(within).timeout = PausableTimeout(limit, served_call(ctx).timeout)
-
-
-class _ScriptCalls:
-    """The calls of one script."""
-
-    def __init__(self, ctx: Context[Any]) -> None:
-        self._ctx = ctx
-        self._begun = 0
-
-    def function(self, tool: ModuleTool) -> HostFunction:
-        """A tool as a function that a script calls."""
-        wires, name = tool.function.wires, tool.offered.tool.name
-
+    def function(tool: ModuleTool) -> HostFunction:
         async def call(**given: object) -> object:
-            unknown = given.keys() - wires.keys()
-            if unknown:
-                raise TypeError(f"{tool.path} has no argument {sorted(unknown)[0]!r}")
-            self._begun += 1
-            await self._ctx.report_progress(self._begun, message=tool.path)
-            arguments = {wires[one]: value for one, value in given.items()}
-            done = await self._ctx.step(call_tool, name, arguments)
+            await within.report_progress(next(numbers), message=tool.path)
+            done = await within.step(call_tool, tool.offered.tool.name, tool.function.arguments(given))
             if "error" in done:
                 raise RuntimeError(done["error"])
             return done["value"]
 
         async def call_tool(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
             try:
-                return {"value": value_of(await self._ctx.call_tool(name, arguments), tool.offered.tool)}
+                return {"value": value_of(await within.call_tool(name, arguments), tool.offered.tool)}
             except GemelError as exc:
                 return {"error": str(exc)}
 
         return call
+
+    modules = {
+        name: ScriptModule({one.function.name: function(one) for one in tools}, module.source(tools))
+        for name, module in catalogue.modules.items()
+        if (tools := module.chosen(read_only=read_only))
+    }
+    at_work = served_call(ctx).input_requests.at_work
+    result = await run_script(code, modules, places, begun=pause_for_people, at_work=at_work)
+    text = "\n".join(part for part in (result.printed.rstrip(), _as_text(result.value)) if part)
+    return text or "The script has run. Nothing was printed, and the value of its last line is None."
 
 
 def value_of(result: CallToolResult, tool: Tool) -> object:
