@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -52,6 +53,25 @@ async def test_an_agent_has_few_tools_and_calls_all(run: Run, framework: str, mo
     assert "async def add(*, a: int, b: int) -> int" in found
     assert "106" in value
     assert ("was not run" if mode == "code" else "There is no tool") in refused
-    assert sorted(conversation.tools) == sorted(
-        {"code": ["search_tools", "query_code", "run_code"], "search": ["search_tools", "call_tool"]}[mode]
-    )
+    own = {"code": {"search_tools", "query_code", "run_code"}, "search": {"search_tools", "call_tool"}}
+    assert conversation.tools.keys() - {"final_answer"} == own[mode]
+
+
+async def test_smolagents_that_write_programs_write_one_for_the_sandbox() -> None:
+    """smolagents' CodeAgent runs its own program in this process, which calls `run_code` with another one."""
+    pytest.importorskip("smolagents")
+    from smolagents import CodeAgent, LogLevel
+
+    from gemel.adapters import smolagents
+    from gemel.sync import Client
+    from tests.adapters.drivers.smolagents import Writes
+
+    gateway: Server[Any] = Server("gateway", middleware=[CodeMode()])
+    gateway.mount(server, "one")
+    program = "final_answer(run_code(code='from one import add\\nawait add(a=40, b=2)'))"
+
+    def work() -> object:
+        with Client(gateway) as client:
+            return CodeAgent(smolagents.tools(client), Writes(program), verbosity_level=LogLevel.OFF).run("go")
+
+    assert str(await asyncio.to_thread(work)) == "42"

@@ -466,6 +466,17 @@ async def test_it_stands_over_a_client_group() -> None:
     assert [tool.name for tool in await _listed(first.server)][:2] == ["list_issues", "charge"]
 
 
+async def test_the_time_stands_still_while_a_server_of_a_group_asks() -> None:
+    async def slowly(form: Any, server: str) -> dict[str, bool]:
+        await asyncio.sleep(4.3)
+        return {"value": True}
+
+    mode = CodeMode(limits=ScriptLimits(seconds=4))
+    async with ClientGroup({"shop": Shop(CodeMode("all")).server}, on_elicit=slowly, era="2025") as group:
+        async with mode.client(group) as client:
+            assert await run(client, "from shop import close_issue\nawait close_issue(number=1)") == "closed"
+
+
 async def _listed(server: Server[Any]) -> list[Tool]:
     async with Client(server) as client:
         return await client.list_tools()

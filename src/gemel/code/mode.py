@@ -6,7 +6,9 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import nullcontext
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar, Unpack
 from urllib.parse import parse_qs
 
@@ -27,11 +29,12 @@ from gemel.policies.request import NO_HINTS, Hints, hints_of
 from gemel.schema.content import TextContent
 from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
 from gemel.server.composition.mount import Catalog
-from gemel.server.context import Context
+from gemel.server.context import Context, served_call
 from gemel.server.middleware.chain import CallNext
 from gemel.server.middleware.result_limit import ResultLimit
 from gemel.server.middleware.result_pages import Spill
 from gemel.server.server import Server
+from gemel.timeouts import asking_person, person_extends
 
 #: The parameter of the URL by which a client chooses.
 _PARAMETER: Final = "tools"
@@ -166,9 +169,11 @@ class CodeMode:
                 return ListToolsResult(tools=list(await of.list_tools()))
             if ctx.method != "tools/call":
                 return await call_next(ctx)
-            params = ctx.decoded_params
+            params, limit = ctx.decoded_params, served_call(ctx).timeout
+            work = of.call_tool(params["name"], params.get("arguments"), raise_on_error=False)
             try:
-                return await of.call_tool(params["name"], params.get("arguments"), raise_on_error=False)
+                with nullcontext() if limit is None else person_extends(limit.add_time):
+                    return await asking_person(work, partial(_is_asked, of))
             except CallError as exc:
                 raise ToolError(str(exc)) from exc
 
@@ -306,6 +311,13 @@ class CodeModeAround(ResultLimit):
                     f"{exc}\nOnly tools that change nothing can be imported here: use run_code for others"
                 ) from None
             raise
+
+
+def _is_asked(of: ClientMethods | ClientGroup) -> bool:
+    """Whether a server of the handshake era asks the user of a client or client group."""
+    if isinstance(of, ClientGroup):
+        return any(_is_asked(one.client) for one in of.servers.values() if one.state == "ready")
+    return isinstance(of, Client) and of.session is not None and of.session.is_serving()
 
 
 def _read(arguments: object, kind: type[ArgumentsT]) -> ArgumentsT:

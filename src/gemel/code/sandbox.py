@@ -434,10 +434,10 @@ class RunningScript:
 
 
 def _send(process: subprocess.Process, message: dict[str, object]) -> None:
-    """Send a message to a process, which may have ended."""
+    """Send a message to a process, unless it has ended."""
     assert process.stdin is not None
     data = msgspec.json.encode(message)
-    with suppress(ConnectionError, RuntimeError):
+    if not process.stdin.is_closing():
         process.stdin.write(len(data).to_bytes(_LENGTH) + data)
 
 
