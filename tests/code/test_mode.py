@@ -298,18 +298,18 @@ async def test_questions_that_nobody_answers_block_nobody(era: Era) -> None:
 
 @both_eras
 async def test_the_time_stands_still_while_a_tool_with_its_own_limit_or_of_another_server_asks(era: Era) -> None:
-    shop, elsewhere = Shop(CodeMode(limits=ScriptLimits(seconds=4))), Server[Any]("elsewhere")
+    shop, elsewhere = Shop(CodeMode(limits=ScriptLimits(seconds=8))), Server[Any]("elsewhere")
 
     async def confirm(ctx: Context) -> bool:
         return await ctx.elicit("Sure?", bool)
 
     elsewhere.tool(confirm)
-    shop.server.tool(timeout=3)(confirm)
+    shop.server.tool(timeout=7)(confirm)
     for upstream in ("2025", "2026"):
         shop.server.mount(Server.from_client(Client(elsewhere, era=upstream)), f"of{upstream}")
 
     async def slowly(form: Any) -> dict[str, bool]:
-        await asyncio.sleep(4.3)
+        await asyncio.sleep(8.3)
         return {"value": True}
 
     async with caller(shop.server, era, slowly) as client:
@@ -468,13 +468,13 @@ async def test_it_stands_over_a_client_group() -> None:
 
 async def test_the_time_stands_still_while_a_server_of_a_group_asks() -> None:
     async def slowly(form: Any, server: str) -> dict[str, bool]:
-        await asyncio.sleep(4.3)
+        await asyncio.sleep(8.3)
         return {"value": True}
 
-    mode = CodeMode(limits=ScriptLimits(seconds=4))
-    async with ClientGroup({"shop": Shop(CodeMode("all")).server}, on_elicit=slowly, era="2025") as group:
-        async with mode.client(group) as client:
-            assert await run(client, "from shop import close_issue\nawait close_issue(number=1)") == "closed"
+    mode = CodeMode(limits=ScriptLimits(seconds=8))
+    group = ClientGroup({"shop": Shop(CodeMode("all")).server}, on_elicit=slowly, era="2025")
+    async with group, mode.client(group) as client:
+        assert await run(client, "from shop import close_issue\nawait close_issue(number=1)") == "closed"
 
 
 async def _listed(server: Server[Any]) -> list[Tool]:

@@ -234,13 +234,16 @@ async def test_types_are_checked_before_anything_runs(code: str, place: str) -> 
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("import pandas", "Import tools of tools, and asyncio"),
+        ("import pandas", "as search_tools names them, of tools, and asyncio"),
         ("asyncio.create_task(echo())", "at a time by `await asyncio.gather"),
         (
             "await asyncio.gather(echo(), return_exceptions=True)",
             "catch RuntimeError in a function `async def` around each call",
         ),
-        ("[echo()]", "a call that was not awaited: write `await`"),
+        ("undefined", "Import each tool: `from module import function`, of tools"),
+        ("await echo(1)", "Write the name of each argument"),
+        ("[echo()]", "did not wait for all of them: write `await` before each call"),
+        ("one = echo()\nprint(one)", "did not wait for all of them: write `await` before each call"),
         ("while True:\n    pass", "It may compute for 0.5 s: compute less"),
         ("[0] * 10**9", "Its values may have 50,000,000 bytes: keep less"),
         (
@@ -254,6 +257,25 @@ async def test_an_error_says_what_to_do(code: str, told: str) -> None:
     with pytest.raises(ToolError) as raised:
         await run(code)
     assert told in str(raised.value)
+
+
+@pytest.mark.parametrize("code", ["```python\n'```'\n```\n", "\n```\n'```'\n```", "```py\n'```'"])
+async def test_a_script_in_a_fence_of_markdown_is_read(code: str) -> None:
+    assert (await run_script(code, {}, ScriptPlaces(LIMITS))).value == "```"
+    with pytest.raises(ToolError, match=r"line 3:1: error.*`undefined`"):
+        await run_script("```\n1\nundefined\n```", {}, ScriptPlaces(LIMITS))
+
+
+async def test_a_call_that_another_one_left_behind_is_no_mistake() -> None:
+    async def fail() -> None:
+        raise RuntimeError("no")
+
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    module = ScriptModule({"echo": fail, "wait": wait}, STUBS)
+    code = f"{IMPORT}try:\n    await asyncio.gather(echo(), wait())\nexcept RuntimeError as e:\n    told = str(e)\ntold"
+    assert (await run_script(code, {"tools": module}, ScriptPlaces(LIMITS))).value == "no"
 
 
 async def test_a_mistake_of_syntax_is_told_alone() -> None:

@@ -60,6 +60,7 @@ async def test_objects_are_given_as_they_are_written(call: str) -> None:
         ("await put(thing={'inner': {'number': 1}})", "number"),
         ("await put(thing={'inner': {'count': 'one'}})", "count"),
         ("await put(thing={'inner': {}, 'kind': 'z'})", "kind"),
+        ("await put(thing={'inner': {}}, more=[{'count': 1}, {'counts': 1}])", "counts"),
         ("(await put(thing={'inner': {}}))['outer']", "outer"),
     ],
 )
@@ -76,6 +77,7 @@ async def test_members_of_objects_are_checked(call: str, told: str) -> None:
         "inner = {'count': 1}\nawait put(thing={'inner': inner, 'kind': 'x'})",
         "thing = {}\nthing['inner'] = {'count': 1}\nthing['kind'] = 'y'\nawait put(thing=thing)",
         "more = [{'count': 1}, {}]\nawait put(thing={'inner': {}}, more=more)",
+        "one = {'count': 1}\nawait put(thing={'inner': {}}, more=[one, {'count': 2}])",
         "for inner in [{'count': 1}, {'count': 2}]:\n    await put(thing={'inner': inner})",
         "for kind in {'x': 1, 'y': 2}:\n    await put(thing={'inner': {}, 'kind': kind})",
         "arguments = {'thing': {'inner': {}}, 'more': [{'count': 1}]}\nawait put(**arguments)",

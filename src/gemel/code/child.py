@@ -26,7 +26,7 @@ _TURNS_OF_CALL, _TURNS = 4, 200
 _PLACE = re.compile(r"main\.py:(\d+):(\d+): ")
 #: What the type checker says of a value whose type is wider than that of a parameter: a dictionary, or a text, of a variable.
 _WIDER = re.compile(
-    r"(?:Expected|declared type) `[^`]*(?:Dict|Literal\[)[^`]*`.* `(?:list\[)*(?:dict\[.*|str|int)\]*`$"
+    r"(?:Expected|declared type) `[^`]*(?:Dict|Literal\[)[^`]*`.* `(?:[^`]*\bdict\[[^`]*|(?:list\[)*(?:str|int)\]*)`$"
 )
 
 
@@ -57,7 +57,7 @@ class ScriptInProcess:
     def __init__(self, pipe: Pipe, job: dict[str, Any]) -> None:
         self._pipe = pipe
         self._job = job
-        self._begun = self._received = 0
+        self._begun = self._received = self._failed = 0
         #: Results that the script does not wait for yet, by the number of the call.
         self._results: dict[int, Any] = {}
 
@@ -112,6 +112,8 @@ class ScriptInProcess:
                 at = at.resume(self._call(at))
             else:
                 at = at.resume_auto()
+        if self._begun > self._received and not self._failed:  # a failure ends asyncio.gather, which leaves the others
+            return {"unsent": "it did not wait for all of them: write `await` before each call"}
         text = self._as_json("its value", at.output)
         return {"unsent": text} if isinstance(text, str) else {"value": text, "printed": printed.output}
 
@@ -137,6 +139,7 @@ class ScriptInProcess:
             message = self._pipe.receive()
             self._results[message["id"]] = message["result"]
             self._received += 1
+            self._failed += "return_value" not in message["result"]
         return {number: self._results.pop(number) for number in pending if number in self._results}
 
     def _as_json(self, what: str, value: object) -> msgspec.Raw | str:
@@ -150,8 +153,6 @@ class ScriptInProcess:
             return f"{what} is nested too deep: use a list without levels"
         except (TypeError, ValueError) as exc:
             return f"{what} is not JSON: {exc}: use texts, numbers, lists, and dictionaries whose keys are texts"
-        if b'"<coroutine ' in text:
-            return f"{what} holds a call that was not awaited: write `await` before it"
         return msgspec.Raw(text)
 
 

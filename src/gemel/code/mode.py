@@ -40,7 +40,7 @@ from gemel.timeouts import asking_person, person_extends
 _PARAMETER: Final = "tools"
 #: Lists of tools whose functions are remembered.
 _CATALOGUES: Final = 16
-ArgumentsT = TypeVar("ArgumentsT")
+ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
 Locate: TypeAlias = Callable[[Context[Any], Tool], Awaitable[OfferedTool]]
 
 _OPTIONS = {
@@ -324,7 +324,8 @@ def _read(arguments: object, kind: type[ArgumentsT]) -> ArgumentsT:
     try:
         return msgspec.convert(arguments, kind)
     except msgspec.ValidationError as exc:
-        raise ToolError(f"The arguments don't fit: {exc}") from None
+        names = ", ".join(field.name for field in msgspec.structs.fields(kind))
+        raise ToolError(f"The arguments don't fit: {exc}. They are: {names}") from None
 
 
 def _text(text: str) -> CallToolResult:

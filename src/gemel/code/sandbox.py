@@ -64,11 +64,15 @@ _LENGTH = 4
 _ERROR = 4000
 #: Where the interpreter says that code is, in errors of types and of programs.
 _PLACES = ("main.py:", "<python-input-0>")
+#: A line of Markdown around a script.
+_FENCE = re.compile(r"^\s*```\w*[^\S\n]*$", re.MULTILINE)
 #: What the interpreter's `asyncio.gather` has not, and its type checker doesn't know.
 _NOT_IN_GATHER = re.compile(r"\breturn_exceptions\s*=")
 #: What a model can do about an error that has this in it.
 _ADVICE = {
-    "[unresolved-import]": "Import tools of {modules}, and asyncio, collections, datetime, itertools, json, math, re",
+    "[unresolved-import]": "Import tools, as search_tools names them, of {modules}, and asyncio, datetime, json, math, re",
+    "[unresolved-reference]": "Import each tool: `from module import function`, of {modules}",
+    "[too-many-positional-arguments]": "Write the name of each argument: `await function(name=…)`",
     "Module `asyncio` has no": "Call several tools at a time by `await asyncio.gather(one(…), other(…))`",
     "feed time limit": "It may compute for {cpu:g} s: compute less, or in several scripts",
     "worker killed": "It may compute for {cpu:g} s: compute less, or in several scripts",
@@ -221,6 +225,7 @@ async def run_script(
         Overloaded: Too many scripts wait; nothing has run.
     """
     limits = places.limits
+    code = _FENCE.sub("", code) if code.lstrip().startswith("```") else code
     if len(code) > limits.code:
         raise ToolError(
             f"The script was not run: it has {len(code)} characters, at most {limits.code} are possible: make several of it"
