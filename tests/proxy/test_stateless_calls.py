@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from gemel import Client, Context, ElicitFormParams, Limits, Server
+from gemel import Client, Context, ElicitFormParams, Limits, Server, ToolError
 from gemel.http1.asgi import Scope
+from gemel.schema.input_required import InputRequest, InputRequiredResult
 from tests.jumping_clock import in_no_time
 from tests.proxy.rig import Behind, each_behind
 from tests.support import Headers
@@ -345,3 +346,34 @@ async def test_questions_of_calls_within_calls_go_to_the_caller(upstream_era: An
     assert texts[0] == "first: 1 2"
     assert texts[3] == "7"
     assert sorted(word for text in texts for word in text.split() if word.isdigit()) == list("1234567")
+
+
+async def test_a_nested_call_elsewhere_that_never_ends_has_a_limit() -> None:
+    begun = 0
+
+    async def endless(ctx: Any, call_next: Any) -> Any:
+        nonlocal begun
+        if ctx.method != "tools/call":
+            return await call_next(ctx)
+        begun += 1
+        form = {"type": "object", "properties": {"value": {"type": "string"}}}
+        params = ElicitFormParams(message="More?", requested_schema=form)
+        asked = {"more": InputRequest(method="elicitation/create", params=params)}
+        return InputRequiredResult(result_type="input_required", input_requests=asked, request_state=str(begun))
+
+    elsewhere: Server[Any] = Server("elsewhere", middleware=[endless])
+    elsewhere.tool(lambda: None, name="work")
+    gateway: Server[Any] = Server("gateway")
+    gateway.mount(Server.from_client(Client(elsewhere, era="2026")), "up")
+
+    @gateway.tool
+    async def nest(ctx: Context) -> str:
+        return (await ctx.call_tool("up_work")).text
+
+    def answer(form: Any) -> dict[str, str]:
+        return {"value": "yes"}
+
+    async with Client(gateway, era="2026", on_elicit=answer, limits=Limits(rounds=100)) as client:
+        with pytest.raises(ToolError, match="still requires input after 16 rounds"):
+            await client.call_tool("nest")
+    assert begun == 17

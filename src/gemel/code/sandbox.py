@@ -244,7 +244,9 @@ async def run_script(
     except TimeoutError:
         if not script.has_started:
             raise Overloaded(f"The script was not run: it waited for others for {limits.seconds:g} s") from None
-        raise ToolError(f"The script was ended{script.said()}: it took more than {limits.seconds:g} s") from None
+        raise ToolError(
+            f"The script was ended{script.said()}: it took more than {limits.seconds:g} s: do less in one"
+        ) from None
     except OSError as exc:
         raise ToolError(f"The sandbox can't be started: {shorten(str(exc))}") from exc
     if ended.refused is not None:
@@ -287,16 +289,14 @@ class RunningScript:
         #: The process that it has, and the timer that ends it if it says nothing while it works.
         self._process: subprocess.Process | None = None
         self._silence: asyncio.TimerHandle | None = None
-        #: How it ended in this process; None if it left it.
-        self._end: asyncio.Future[_FromChild | None]
+        #: How it ended in this process; if it left it, the calls that it waits for.
+        self._end: asyncio.Future[_FromChild | list[asyncio.Task[Raw]]]
         #: Its calls, by what is called and how often that was called before; and the bytes of their results.
         self._calls: dict[tuple[str, bytes, int], asyncio.Task[Raw]] = {}
         self._kept = 0
         #: The calls of this process, and how often it has called what.
         self._own: list[asyncio.Task[Raw]] = []
         self._begun: Counter[tuple[str, bytes]] = Counter()
-        #: Those that had ended when it left its process.
-        self._seen: set[asyncio.Task[Raw]] = set()
 
     def said(self) -> str:
         """Return how much was called, for an error: it may have changed something."""
@@ -307,8 +307,7 @@ class RunningScript:
         """Leave the process to another script; go on in a new one when a call has ended."""
         self._places.work(self)
         if not self._end.done():
-            self._seen = {task for task in self._own if task.done()}
-            self._end.set_result(None)
+            self._end.set_result([task for task in self._own if not task.done()])
 
     async def run(self) -> _FromChild:
         """Run it, and return how it ended. Raises OSError if a process can't be started."""
@@ -317,17 +316,17 @@ class RunningScript:
             while True:
                 async with self._places.taken():
                     ended = await self._run_in_process()
-                if ended is not None:
+                if isinstance(ended, _FromChild):
                     return ended
-                await asyncio.wait(set(self._calls.values()) - self._seen, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._waits()
             for task in self._calls.values():
                 task.cancel()
             await asyncio.gather(*self._calls.values(), return_exceptions=True)
 
-    async def _run_in_process(self) -> _FromChild | None:
-        """Run it from its start, and return how it ended; None if it left its process."""
+    async def _run_in_process(self) -> _FromChild | list[asyncio.Task[Raw]]:
+        """Run it from its start, and return how it ended, or the calls that it waits for if it left its process."""
         self._begun.clear()
         self._own.clear()
         self._end = asyncio.get_running_loop().create_future()

@@ -302,8 +302,8 @@ class ElicitationStrategy(ABC):
         """Keep something for the next round of the call; None for nothing. Forget what was requested under this key."""
         return
 
-    def has_suspended(self, result: InputRequiredResult) -> bool:
-        """Whether this is the result of the present round, of a handler that was suspended."""
+    def is_relayed(self, result: InputRequiredResult) -> bool:
+        """Whether a nested request is served elsewhere, and what it requires can be requested here."""
         return False
 
     @abstractmethod
@@ -359,6 +359,9 @@ class KeyedElicitation(ElicitationStrategy):
 
     def nested_key(self, method: str, params: Mapping[str, Any]) -> str:
         return self._numbered(f"nested-{_digest(ordered_text([method, params]))[:32]}") + "/"
+
+    def is_relayed(self, result: InputRequiredResult) -> bool:
+        return True
 
     def _step_key(self, call: StepCall) -> str:
         """The key of a step: the function, its arguments, and a number for repetitions."""

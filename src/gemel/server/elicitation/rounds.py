@@ -254,8 +254,9 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
             for key in [key for key in table if key.startswith(scope)]:
                 del table[key]
 
-    def has_suspended(self, result: InputRequiredResult) -> bool:
-        return self._ended_with is not None and result.request_state == getattr(self._ended_with, "request_state", None)
+    def is_relayed(self, result: InputRequiredResult) -> bool:
+        """Whether this isn't the end of the present round, whose handler was suspended."""
+        return self._ended_with is None or result.request_state != getattr(self._ended_with, "request_state", None)
 
     async def hand_over(self) -> tuple[dict[str, bytes], dict[str, bytes]]:
         """End the rounds, because the call goes on in another way: return the answers and results of steps by key."""
