@@ -12,10 +12,9 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from msgspec import Raw
+from msgspec import Raw, field
 
 from gemel.errors import DefinitionError, NotSent, shorten
-from gemel.loops import running_loop
 from gemel.protocol.records import Pending, Record
 
 ResultT = TypeVar("ResultT")
@@ -111,26 +110,33 @@ def _mark_as_retrieved(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-class TimeLeft:
-    """What is left of the option `total` of a request that needs several steps.
+class TimeLeft(Record):
+    """What is left of the option `total` of a request that needs several steps. Its time begins when this is made.
 
     Args:
         total: Seconds; anything else is no limit.
     """
 
-    def __init__(self, total: object) -> None:
-        self._time = running_loop().time
-        self._total = total if isinstance(total, int | float) else None
-        self._end = None if self._total is None else self._time() + self._total
+    _total: object
+    _start: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+    #: Seconds that don't count.
+    _added: float = 0.0
 
     @property
     def left(self) -> float | None:
         """The seconds that are left, 0 at the end; None for no limit."""
-        return None if self._end is None else max(self._end - self._time(), 0.0)
+        if not isinstance(self._total, int | float):
+            return None
+        return max(self._total + self._added - (asyncio.get_running_loop().time() - self._start), 0.0)
+
+    def extend(self, seconds: float) -> None:
+        """Don't count seconds in which a person was asked."""
+        self._added += seconds
 
     def limited(self, options: OptionsT) -> OptionsT:
         """The options of the last step, with the time that is left for it."""
-        return options if self._end is None else cast(OptionsT, {**cast(Any, options), "total": self.left})
+        left = self.left
+        return options if left is None else cast(OptionsT, {**cast(Any, options), "total": left})
 
     async def spend(self, work: Awaitable[ResultT], missing: str) -> ResultT:
         """Wait for a step before the request is sent. Raises NotSent at the end of the time, with what is missing."""
@@ -146,12 +152,12 @@ class TimeLeft:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Don't count the time of a block, in which a person is asked."""
-        start = self._time()
+        time = asyncio.get_running_loop().time
+        start = time()
         try:
             yield
         finally:
-            if self._end is not None:
-                self._end += self._time() - start
+            self.extend(time() - start)
 
 
 class Deadlines:

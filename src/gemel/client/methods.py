@@ -100,6 +100,7 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
         result: The type that the result is read into; None for a dict.
         cache: How the cache of the client is used.
         on_size: Called with the size of the result in bytes.
+        on_session: Called with the session that the request is about to be sent in. What it raises ends the request.
         credentials: What the request was sent with, as an opaque text; set when there is a result.
         accepts: Values of `resultType`, of extensions, with which the result is returned as it is.
     """
@@ -119,12 +120,9 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
     result: Any = None
     cache: CacheMode = "use"
     on_size: Callable[[int], None] | None = None
+    on_session: Callable[[object], None] | None = None
     credentials: str = ""
     accepts: Collection[str] = ()
-    #: The session that it was sent in, and a later page is sent in: cursors may be valid in no other one.
-    _session: object = None
-    #: Seconds of the present round in which a person was asked to log in.
-    _asked: float = 0.0
 
     @property
     def era(self) -> EraName:
@@ -318,6 +316,8 @@ class ClientMethods(ABC):
         limits = self.limits
         pages: list[PageT] = []
         cursors: set[str] = set()
+        cursor: str | None = None
+        listed_in: object = None
         size = 0
 
         def add_size(of_page: int) -> None:
@@ -329,9 +329,16 @@ class ClientMethods(ABC):
                     "Raise `limits.reply` to accept them"
                 )
 
+        def check_session(session: object) -> None:
+            """A cursor may be valid in the session of the page before only."""
+            nonlocal listed_in
+            if cursor is not None and listed_in not in (None, session):
+                raise CursorLost(f"{method}: the connection of the page before has ended")
+            listed_in = session
+
         request = self._context(method, {}, page, options)
         request.cache = cache
-        request.on_size = add_size
+        request.on_size, request.on_session = add_size, check_session
         total, start, restarts = request.total, time.monotonic(), 0
         while True:
             try:
@@ -354,8 +361,8 @@ class ClientMethods(ABC):
                 if restarts == limits.retries:
                     raise
                 restarts += 1
-                pages, cursors, size = [], set(), 0
-                changes = {"params": {}, "_session": None}
+                pages, cursors, cursor, size = [], set(), None, 0
+                changes = {"params": {}}
             seconds = None if total is None else total - (time.monotonic() - start)
             if seconds is not None and seconds <= 0:
                 raise CallTimeout(f"{method}: {len(pages)} pages came within {total:g} seconds, and there are more")

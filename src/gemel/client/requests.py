@@ -17,7 +17,7 @@ from gemel.client.call_options import OnProgress
 from gemel.client.callbacks import InboundMessages, running_callbacks
 from gemel.client.connection import ClientConnection
 from gemel.client.extensions import ClientExtensions
-from gemel.client.methods import ClientContext, CursorLost
+from gemel.client.methods import ClientContext
 from gemel.client.retries import Retries, ready_session
 from gemel.client.tools import ToolIndex
 from gemel.client.url_elicitation import REQUIRED as URLS_REQUIRED
@@ -46,7 +46,7 @@ from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.methods import CACHEABLE, METHODS
 from gemel.schema.notifications import ProgressParams
 from gemel.session import Session
-from gemel.timeouts import time_limit
+from gemel.timeouts import TimeLeft, time_limit
 
 logger = logging.getLogger("gemel")
 
@@ -110,8 +110,7 @@ class Requests:
         """
         method = request.method
         connection = self._connection
-        loop = get_running_loop()
-        if loop is not connection.home.loop:
+        if get_running_loop() is not connection.home.loop:
             connection.home.check()
         if request.meta is not None:
             check_meta(request.meta)
@@ -122,18 +121,18 @@ class Requests:
             return self._received(request, kept, None)
         if running_callbacks.get():
             self._inbound.callbacks.refuse_nested(method)
-        params, seconds, rounds = request.params, request.total, 0
+        params, total, rounds = request.params, request.total, 0
+        time = TimeLeft(total)
         while True:
-            start = loop.time()
             try:
-                raw = await self._send_round(request, params, seconds, start)
+                raw = await self._send_round(request, params, total, time)
             except CallTimeout as exc:
                 if rounds == 0:
                     raise
                 raise CallTimeout(f"{exc}, in round {rounds + 1} of input requests") from exc
             except CallError as exc:
                 if open_pages and (required := self._required_pages(exc)) is not None:
-                    return await self._after_pages(request, required, _remaining(seconds, start + request._asked))
+                    return await self._after_pages(request, required, time.left)
                 if rounds == 0 or exc.outcome is not Outcome.NOT_SENT:
                     raise
                 raise ConnectionLost(f"{method} had begun, and its next round was not sent: {exc}") from exc
@@ -145,13 +144,13 @@ class Requests:
                 kind = "complete" if value.result_type is UNSET else value.result_type
             if kind == "complete" or kind in request.accepts:
                 break
-            value, seconds = None, _remaining(seconds, start + request._asked)
-            request._asked = 0.0
+            value = None
             row = METHODS.get(method) or self._extensions.sent.get(method)
             if not era.requires_input(kind) or row is None or not row.may_ask:
-                raw = await self._resolved(request, raw, kind, seconds)
+                raw = await self._resolved(request, raw, kind, time.left)
                 break
-            params, seconds = await self._next_round(request, raw, rounds, seconds)
+            params = await self._next_round(request, raw, rounds, time)
+            total = time.left
             rounds += 1
             if rounds > self._limits.rounds:
                 raise InvalidResponse(f"{method}: the server still requires input after {self._limits.rounds} rounds")
@@ -220,11 +219,11 @@ class Requests:
 
         async def again() -> Any:
             nonlocal seconds
-            start = asyncio.get_running_loop().time()
+            time = TimeLeft(seconds)
             try:
-                return await self.send(msgspec.structs.replace(request, total=seconds, _asked=0.0), open_pages=False)
+                return await self.send(msgspec.structs.replace(request, total=seconds), open_pages=False)
             finally:
-                seconds = _remaining(seconds, start)
+                seconds = time.left
 
         async def agreed(pages: Sequence[ElicitUrlParams]) -> bool:
             few = len(pages) <= self._limits.input_requests
@@ -240,10 +239,8 @@ class Requests:
         self._connection.era.check_unknown_result_type(kind, request.method)
         return raw
 
-    async def _next_round(
-        self, request: ClientContext, raw: Raw, rounds: int, seconds: float | None
-    ) -> tuple[dict[str, Any], float | None]:
-        """The params of the next round, and what is left of the time limit. Only waiting for the server counts."""
+    async def _next_round(self, request: ClientContext, raw: Raw, rounds: int, time: TimeLeft) -> dict[str, Any]:
+        """The params of the next round."""
         try:
             required = _input_required.decode(raw)
         except (msgspec.MsgspecError, RecursionError) as exc:
@@ -253,32 +250,35 @@ class Requests:
             raise InvalidResponse(f"{request.method}: {len(inputs)} input requests in one round")
         params = dict(request.params)
         if inputs:
-            params["inputResponses"] = await self._inbound.callbacks.answer_inputs(required, self._inbound.answer_input)
+            with time.paused():
+                answers = await self._inbound.callbacks.answer_inputs(required, self._inbound.answer_input)
+            params["inputResponses"] = answers
         elif required.request_state is UNSET:
             raise InvalidResponse(
                 f"{request.method}: the server requires input, and names neither requests nor a state"
             )
         else:  # there is only a state: the server needs time
-            seconds = await _pause(request, min(0.05 * 2**rounds, 1.0), seconds)
+            await _pause(request, min(0.05 * 2**rounds, 1.0), time.left)
         if required.request_state is not UNSET:
             params["requestState"] = required.request_state
-        return params, seconds
+        return params
 
     async def _send_round(
-        self, request: ClientContext, params: dict[str, Any], seconds: float | None, start: float
+        self, request: ClientContext, params: dict[str, Any], total: float | None, time: TimeLeft
     ) -> Raw:
-        """One round: an attempt, and more where `Retries` allows them. `seconds` from `start` limit all attempts together."""
+        """One round: an attempt that may take `total` seconds, and more where `Retries` allows them, in the time that is left."""
         connection, method = self._connection, request.method
         retries: Retries | None = None
         while True:
             session = connection.session
             if session is None or session.connection.closed is not None:
                 failed = None if retries is None else retries.error
-                session = await ready_session(connection, method, failed, _remaining(seconds, start + request._asked))
-            if "cursor" in params and request._session not in (None, session):
-                raise CursorLost(f"{method}: the connection of the page before has ended")
+                session = await ready_session(connection, method, failed, time.left)
+            if request.on_session is not None:
+                request.on_session(session)
             progress = None if request.on_progress is None else ProgressCalls(request.on_progress)
-            total = _remaining(seconds, start + request._asked) if retries else seconds
+            if retries is not None:
+                total = time.left
             pending: Pending | None = None
             try:
                 headers = self._headers(session, request, params)
@@ -291,19 +291,19 @@ class Requests:
                         if operation is not None:
                             operation.finished(method, raw)
                 if progress is not None:
-                    await progress.finish(_shorter(request.idle, _remaining(seconds, start + request._asked)))
-                request.credentials, request._session = pending.credentials, session
+                    await progress.finish(_shorter(request.idle, time.left))
+                request.credentials = pending.credentials
                 if pending.limit is not None and pending.limit.extended:
-                    _note_login(request, pending)
+                    time.extend(pending.limit.extended)
                 return raw
             except CallTimeout:
                 connection.check_liveness(session)
                 raise
             except CallError as exc:
-                _note_login(request, pending)
+                if pending is not None and pending.limit is not None:
+                    time.extend(pending.limit.extended)
                 if retries is None:
-                    end = None if seconds is None else start + seconds + request._asked
-                    retries = Retries(connection, self._extensions, self._limits, self._refresh_tools, request, end)
+                    retries = Retries(connection, self._extensions, self._limits, self._refresh_tools, request, time)
                 await retries.wait_after(exc, session)
             finally:
                 if pending is not None and pending.state is WAITING:  # it failed before it was sent
@@ -427,28 +427,17 @@ def _decoded(value: object) -> Any:
     return msgspec.json.decode(value) if isinstance(value, Raw) else value
 
 
-def _note_login(request: ClientContext, pending: Pending | None) -> None:
-    """The time in which a person was asked to log in does not count for what follows."""
-    if pending is not None and pending.limit is not None:
-        request._asked += pending.limit.extended
-
-
 def _shorter(one: float | None, other: float | None) -> float | None:
     """The shorter of two times; None is none."""
     return one if other is None else other if one is None else min(one, other)
 
 
-def _remaining(seconds: float | None, start: float) -> float | None:
-    """The rest of a number of seconds that began at `start`."""
-    return None if seconds is None else max(0.0, seconds - (asyncio.get_running_loop().time() - start))
-
-
-async def _pause(request: ClientContext, pause: float, seconds: float | None) -> float | None:
-    """Wait before the next round; return what is left of the time limit. Raises CallTimeout when that is over."""
+async def _pause(request: ClientContext, pause: float, seconds: float | None) -> None:
+    """Wait before the next round. Raises CallTimeout when the seconds that are left are over."""
     await asyncio.sleep(pause if seconds is None else min(pause, seconds))
-    if seconds is None or pause < seconds:
-        return None if seconds is None else seconds - pause
-    raise CallTimeout(f"{request.method} was not finished within {request.total:g} seconds: the server needs more time")
+    if seconds is not None and pause >= seconds:
+        late = f"{request.method} was not finished within {request.total:g} seconds"
+        raise CallTimeout(f"{late}: the server needs more time")
 
 
 def _read_typed(raw: Raw, kind: object) -> Result | None:

@@ -24,6 +24,7 @@ from gemel.errors import (
 from gemel.protocol.limits import Limits
 from gemel.schema.methods import METHODS
 from gemel.session import Session
+from gemel.timeouts import TimeLeft
 
 logger = logging.getLogger("gemel")
 
@@ -37,7 +38,7 @@ class Retries:
         limits: How many attempts there are, and the delay between them.
         refresh_tools: Lists the tools again.
         request: The request.
-        end: When the time of all attempts is over, by the clock of the loop; None for no limit.
+        time: What is left of its time.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Retries:
         limits: Limits,
         refresh_tools: Callable[[], Awaitable[object]],
         request: ClientContext,
-        end: float | None,
+        time: TimeLeft,
     ) -> None:
         self._connection = connection
         self._limits = limits
@@ -57,7 +58,7 @@ class Retries:
         safe = extensions.is_safe(method) if row is None else row.safe
         #: Whether it may be repeated when it is unknown whether it ran.
         self._is_safe = safe if request.safe is None else request.safe
-        self._end = end
+        self._time = time
         #: The longest wait that a server may ask for.
         self._longest = limits.call_idle if request.idle is None else request.idle
         self._count = 0
@@ -67,7 +68,7 @@ class Retries:
 
     async def wait_after(self, error: CallError, session: Session) -> None:
         """Wait until the request may be sent again after an attempt over `session`; raise the error where it may not."""
-        limit = asyncio.timeout_at(self._end)
+        limit = asyncio.timeout(self._time.left)
         try:
             async with limit:
                 await self._wait_after(error, session)
@@ -115,7 +116,8 @@ class Retries:
             return False
         if delay > self._longest:
             return False
-        return self._end is None or asyncio.get_running_loop().time() + delay < self._end
+        left = self._time.left
+        return left is None or delay < left
 
     def _mirrors_arguments(self) -> bool:
         """Whether headers repeat the arguments of the request."""
