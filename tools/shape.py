@@ -473,7 +473,7 @@ RULES = {
     "eras": Rule("era comparisons outside of protocol/eras", 5, era_decisions),
     "cycles": Rule("import cycles, imports for type checkers included", 0, import_cycles),
     "attributes": Rule("classes that read attributes which they do not set", 0, foreign_reads),
-    "private": Rule("uses of private members of another module's classes", 16, private_reaches),
+    "private": Rule("uses of private members of another module's classes", 0, private_reaches),
     "names": Rule("duplicate class names", 5, duplicate_classes),
     "ids": Rule("ids of requirements in src and docs", 0, requirement_ids),
     "docstrings": Rule("public callables with an incomplete docstring", 0, incomplete_docstrings),

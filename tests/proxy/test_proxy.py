@@ -483,7 +483,7 @@ async def test_changes_of_lists_and_of_watched_resources_pass(behind: Any, front
 @all_eras
 async def test_what_nobody_watches_any_more_is_unsubscribed(behind: Any, front: Any) -> None:
     rig = Behind()
-    subscriptions = rig.server._loops.here().subscriptions
+    subscriptions = rig.server.loops.here().subscriptions
 
     def watched() -> set[str]:
         return {uri for (_, uri), count in subscriptions._watchers.items() if count and uri}

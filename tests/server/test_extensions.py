@@ -383,7 +383,7 @@ async def test_what_may_have_been_lost_is_told_again() -> None:
     server = served(jobs)
     async with BareEnd(server, capabilities=DECLARED) as end:
         task, _ = await listening(end, {"jobIds": ["1"]})
-        server._loops.here().subscriptions.tell(ChangesLost("a test"))
+        server.loops.here().subscriptions.tell(ChangesLost("a test"))
         assert (await end.wait_for("notifications/jobs"))["jobId"] == "1"
         await server._drain()
         await task
@@ -423,7 +423,7 @@ async def test_a_topic_without_keys_tells_of_every_change_and_of_a_loss_as_a_who
             server.notify(Changed("feed", key))
             assert (await end.wait_for("notifications/feed"))["entry"] == key
             end.heard.clear()
-        server._loops.here().subscriptions.tell(ChangesLost("a test"))
+        server.loops.here().subscriptions.tell(ChangesLost("a test"))
         assert (await end.wait_for("notifications/feed"))["entry"] is None
         await server._drain()
         await task

@@ -90,7 +90,7 @@ async def apps(url: str, count: int = 2, *, log: Log | None = None, **options: A
             served.append(App(await stack.enter_async_context(serving(server, **http)), server, own))
         if url.startswith("redis"):  # the first listener gets ChangesLost when its connection is ready
             for app in served:
-                await until(lambda app=app: app.server._loops.here().subscriptions.position > 0)
+                await until(lambda app=app: app.server.loops.here().subscriptions.position > 0)
         yield served
 
 

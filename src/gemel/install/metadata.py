@@ -114,7 +114,7 @@ class _Listed:
 
     def serve(self, channel: Channel) -> Session:
         """Start a session over a channel."""
-        return self._server._loops.here().serve(channel)
+        return self._server.loops.here().serve(channel)
 
 
 def _completed(info: Implementation, project: Mapping[str, Any]) -> Implementation:

@@ -42,6 +42,7 @@ from gemel.server.composition.mount import Catalog, ForwardedMethod
 from gemel.server.composition.transform import ToolChange, ToolChanges
 from gemel.server.context import Context, ContextOfLarge, StateT, find_context, reset_current, served_call, set_current
 from gemel.server.dispatch import Dispatch, RequestHandler, Served, check_async
+from gemel.server.elicitation.elicit import ElicitationStrategy
 from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.server.extensions import BaseExtension, Extensions
 from gemel.server.features.caching import CacheHints
@@ -189,7 +190,8 @@ class Server(Router, Generic[StateT]):
         self._extension_lifespans: list[Callable[[Any], AbstractAsyncContextManager[Any]]] = []
         if ask is not None:
             self._extension_lifespans.append(ask.lifespan)
-        self._loops = PerLoop(partial(LoopState, self), end=LoopState.end, abandon=LoopState.abandon)
+        #: What belongs to one event loop each.
+        self.loops = PerLoop(partial(LoopState, self), end=LoopState.end, abandon=LoopState.abandon)
         #: What is offered: what is registered here, and what is mounted.
         self.catalog: Catalog = self._catalog_type(
             self,
@@ -382,7 +384,7 @@ class Server(Router, Generic[StateT]):
         self._extensions.add(extension)
         if type(extension).lifespan is not BaseExtension.lifespan:
             self._extension_lifespans.append(extension.lifespan)
-            for here in self._loops.all():
+            for here in self.loops.all():
                 here.lifespan.add(extension.lifespan)
         self.catalog.collect_extensions()
         extension.attach(self)
@@ -486,7 +488,7 @@ class Server(Router, Generic[StateT]):
             DefinitionError: The server, or one that is mounted in it, has a lifespan, and `running()` was not entered in this
                 event loop.
         """
-        state = self._loops.here()
+        state = self.loops.here()
         if not state.users and self._has_lifespan:
             raise DefinitionError(
                 f"The lifespan of server {self.name!r} was not entered in this event loop: call serve() within "
@@ -513,10 +515,10 @@ class Server(Router, Generic[StateT]):
     def _publish(self, event: Changed) -> None:
         """Tell the subscribers in all processes. If the backend fails, those in this process are told all the same."""
         if isinstance(event, ChangedFor):
-            if (here := self._loops.find()) is not None:
+            if (here := self.loops.find()) is not None:
                 here.subscriptions.tell(event)
             return
-        subscriptions = [here.subscriptions for here in self._loops.all()]
+        subscriptions = [here.subscriptions for here in self.loops.all()]
         for each in subscriptions:
             each.connect_if_used()
         try:
@@ -570,7 +572,7 @@ class Server(Router, Generic[StateT]):
 
     async def _drain(self) -> None:
         """End all subscriptions with their result, because this event loop is about to stop serving."""
-        self._loops.here().subscriptions.end()
+        self.loops.here().subscriptions.end()
 
     async def handle(self, session: Session, call: Call) -> Any:
         """Serve one call through the middleware chain.
@@ -582,7 +584,7 @@ class Server(Router, Generic[StateT]):
         Returns:
             The result, ready to be encoded.
         """
-        return await self._loops.here().handle(session, call)
+        return await self.loops.here().handle(session, call)
 
     @overload
     def run(self, transport: Literal["stdio"] = "stdio", **options: Unpack[StdioOptions]) -> None: ...
@@ -700,14 +702,14 @@ class Server(Router, Generic[StateT]):
 
     def _serve_here(self) -> Serve:
         """`serve` in the running event loop, looked up once; or what replaces it, such as a log of all messages."""
-        return self.serve if "serve" in vars(self) else self._loops.here().serve
+        return self.serve if "serve" in vars(self) else self.loops.here().serve
 
     def _shared_state(self) -> SharedState:
         """What an HTTP app in the running event loop shares with other processes, and with those of other loops."""
         from gemel.server.features.session_changes import SharedSubscriptions
         from gemel.transports.http.server.sharing.session import SharedState
 
-        here = self._loops.here()
+        here = self.loops.here()
         return SharedState(self.backend, self.name, SharedSubscriptions(here.subscriptions, here.context))
 
     # ---------------------------------------------------------------- methods of the protocol
@@ -731,15 +733,15 @@ class Server(Router, Generic[StateT]):
         served_call(ctx).session.connection.handshake.log_level = params.level
 
     async def _listen(self, ctx: Context[Any], params: ListenParams) -> ListenResult:
-        return await self._loops.here().subscriptions.listen(ctx, params)
+        return await self.loops.here().subscriptions.listen(ctx, params)
 
     async def _subscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
         _require_session(ctx)
-        await self._loops.here().subscriptions.subscribe(ctx, params)
+        await self.loops.here().subscriptions.subscribe(ctx, params)
 
     async def _unsubscribe(self, ctx: Context[Any], params: SubscribeParams) -> None:
         _require_session(ctx)
-        await self._loops.here().subscriptions.unsubscribe(ctx, params)
+        await self.loops.here().subscriptions.unsubscribe(ctx, params)
 
     def _changed(self, kind: str) -> None:
         self._list_changed(Changed(kind))
@@ -871,11 +873,11 @@ class Server(Router, Generic[StateT]):
 
     async def _enter(self) -> None:
         """Begin to serve in the running event loop."""
-        await self._loops.here().enter()
+        await self.loops.here().enter()
 
     async def _exit(self) -> None:
         """Stop serving there."""
-        here = self._loops.find()
+        here = self.loops.find()
         if here is not None:
             await here.exit()
 
@@ -910,7 +912,7 @@ class Server(Router, Generic[StateT]):
 
     @property
     def _is_serving(self) -> bool:
-        return any(here.users for here in self._loops.all())
+        return any(here.users for here in self.loops.all())
 
     @property
     def _has_lifespan(self) -> bool:
@@ -924,7 +926,7 @@ class Server(Router, Generic[StateT]):
 
     async def _within(self, ctx: Context[Any]) -> Any:
         """Serve a request of a server that this one is mounted in; the result does not have its final shape yet."""
-        ctx.state = self._loops.here().lifespan.state
+        ctx.state = self.loops.here().lifespan.state
         served = served_call(ctx)
         served.serve_nested = self._chains.nested
         served.lifespans += self._connections
@@ -992,6 +994,8 @@ class LoopState:
         if kind == "post":
             connection = Connection(server._description, server.limits, True, False, NO_HANDSHAKE)
             return Session(connection, channel, self.handle)
+        if kind == "background":
+            return Session(Connection(server._description, server.limits, one_shot=True), channel, self.handle)
         connection = Connection(server._description, server.limits, False, kind != "session")
         session = Session(connection, channel, self.handle)
         self.subscriptions.join(session)
@@ -1025,6 +1029,27 @@ class LoopState:
                 served.elicitation.end()
             if served.log_queue is not None or served.published:
                 await served.finish()
+
+    async def go_on(self, session: Session, call: Call, elicitation: ElicitationStrategy) -> Any:
+        """Serve a call that was answered before, such as that of a task. Returns the result, ready to be encoded.
+
+        Args:
+            session: One over a channel of the kind "background".
+            call: The call.
+            elicitation: How it requests input.
+        """
+        server = self._server
+        served = ServedCall(session, call, self._request_states, server._chains.nested)
+        served.elicitation = elicitation
+        ctx: Context[Any] = Context(served, call.method, call.params, None)
+        token = set_current(ctx)
+        try:
+            result = await server._within(ctx)
+            elicitation.check_awaited()
+        finally:
+            reset_current(token)
+            await served.finish()
+        return call.era.finish_result(result, call.revision, server._description.result_meta)
 
     def context(self, session: Session, call: Call) -> Context[Any]:
         """The context of a call that is not served here."""

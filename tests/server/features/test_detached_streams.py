@@ -195,7 +195,7 @@ async def test_a_call_is_served_once_when_its_stream_ends_while_a_change_is_sent
         await end.over()
         assert end.methods == [UPDATED]
         assert end.outcome is not None
-        assert not server._loops.here().subscriptions._streams
+        assert not server.loops.here().subscriptions._streams
 
 
 async def test_a_call_that_is_cancelled_before_it_is_served_again_is_over() -> None:
@@ -206,7 +206,7 @@ async def test_a_call_that_is_cancelled_before_it_is_served_again_is_over() -> N
         await until(lambda: end.served == 2)
         await end.over()
         assert (end.methods, end.outcome, end.served) == ([], None, 2)
-        assert not server._loops.here().subscriptions._streams
+        assert not server.loops.here().subscriptions._streams
 
 
 async def test_a_call_that_is_cancelled_without_a_task_is_over() -> None:
@@ -214,6 +214,6 @@ async def test_a_call_that_is_cancelled_without_a_task_is_over() -> None:
     async with listening(server, toolsListChanged=True) as end:
         end.session.cancel(end.call, "the client left")
         server.notify(Changed("tools"))
-        assert not server._loops.here().subscriptions._streams
+        assert not server.loops.here().subscriptions._streams
         await end.over()
         assert (end.methods, end.outcome, end.served) == ([], None, 2)

@@ -9,8 +9,9 @@ from weakref import ref
 
 import pytest
 
-from gemel import Changed, Context, Limits, Server
+from gemel import Changed, Context, Server
 from gemel.backends import MemoryBackend
+from gemel.protocol.limits import FIXED_LIMITS
 from gemel.server.features.session_changes import SharedSubscriptions
 from tests.server.bare_end import BareEnd
 from tests.session_ends import turns
@@ -30,7 +31,7 @@ def a_server(**options: Any) -> Server[Any]:
 
 
 def changes_of(server: Server[Any]) -> SharedSubscriptions:
-    return SharedSubscriptions(server._loops.here().subscriptions, server._loops.here().context)
+    return SharedSubscriptions(server.loops.here().subscriptions, server.loops.here().context)
 
 
 def told(end: BareEnd) -> list[Any]:
@@ -221,14 +222,15 @@ async def test_a_session_that_missed_nothing_counts_as_told() -> None:
 
 
 async def test_changes_that_are_no_longer_kept_are_unknown() -> None:
-    server = a_server(limits=Limits(queued_changes=2))
+    server = a_server()
     changes = changes_of(server)
     changes.connect()
     start = changes.position
-    for change in (Changed("tools"), A, B):
+    most = [Changed("resource", f"file:///{number}") for number in range(FIXED_LIMITS.queued_changes)]
+    for change in (Changed("tools"), *most):
         server.notify(change)
     assert changes.changes_after(start) is None
-    assert changes.changes_after(start + 1) == [A, B]
+    assert changes.changes_after(start + 1) == most
 
 
 async def test_a_process_that_is_told_of_no_changes_does_not_know_what_has_changed() -> None:

@@ -19,6 +19,7 @@ from gemel import Changed, ChangesLost, ChannelClosed, Client, Context, InvalidP
 from gemel.backends.memory import MemoryBackend
 from gemel.protocol import changes
 from gemel.protocol.changes import ChangeBuffer, covers
+from gemel.protocol.limits import FIXED_LIMITS
 from tests.server.bare_end import BareEnd
 from tests.session_ends import turns
 from tests.support import Call, Origin
@@ -204,22 +205,21 @@ async def test_repeats_are_merged_while_a_listener_is_slow() -> None:
 @pytest.mark.parametrize("era", ["2025", "2026"])
 @pytest.mark.parametrize("thread", [False, True])
 @pytest.mark.parametrize(
-    ("limits", "uri"),
+    ("published", "uri"),
     [
-        (Limits(queued_changes=20, stream_bytes=2000), "file:///dir/{}"),
-        (Limits(stream_bytes=2000), "file:///dir/{}" + "x" * 1000),  # 4 MB
+        (FIXED_LIMITS.queued_changes + 20, "file:///dir/{}"),
+        (2000, "file:///dir/{}" + "x" * 1000),  # 2 MB
     ],
 )
 async def test_changes_of_distinct_things_wait_within_bounds_and_their_loss_is_told(
-    era: str, thread: bool, limits: Limits, uri: str
+    era: str, thread: bool, published: int, uri: str
 ) -> None:
     """A reader that does not read holds no more than this, and is told to look at everything again."""
 
     async def allow(ctx: Context[Any], uri: str) -> bool:
         return True
 
-    server = a_server(limits=limits, authorize_subscription=allow)
-    published = 4000  # within the bounds that are not given
+    server = a_server(limits=Limits(stream_bytes=2000), authorize_subscription=allow)
 
     def publish() -> None:
         for number in range(published):
@@ -331,11 +331,12 @@ async def test_a_reader_that_lost_changes_is_told_again_all_that_it_watches_and_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Who has read everything loses nothing, however much changes that does not concern it."""
-    server = a_server(limits=Limits(queued_changes=10), authorize_subscription=lambda ctx, uri: True)
+    server = a_server(authorize_subscription=lambda ctx, uri: True)
+    too_many = FIXED_LIMITS.queued_changes + 1
     async with talking(server, "2026") as talk, talking(server, "2025") as old:
         await watch(talk, "file:///a", "file:///b")
         await watch(old, "file:///a", "file:///b")
-        for number in range(100):
+        for number in range(too_many):
             server.notify(Changed("resource", f"file:///dir/{number}"))
         server.notify(Changed("resource", "file:///a"))
         for reader in (talk, old):
@@ -343,7 +344,7 @@ async def test_a_reader_that_lost_changes_is_told_again_all_that_it_watches_and_
             await reader.ask("tools/list")
             assert reader.heard() == []
         server.notify(Changed("resource", "file:///a"))
-        for number in range(100):
+        for number in range(too_many):
             server.notify(Changed("resource", f"file:///dir/{number}"))
         for reader in (talk, old):
             assert [(await reader.hear(UPDATED))["uri"] for _ in range(2)] == ["file:///a", "file:///b"]
@@ -418,10 +419,10 @@ async def test_streams_that_have_ended_leave_nothing_behind() -> None:
         ):
             number, _ = await listen(talk, **wanted)
             await talk.route.cancel(number, "2026")
-            await until(lambda: len(server._loops.here().subscriptions._streams) == 1)
-        assert [len(audience.streams) for audience in server._loops.here().subscriptions._audiences.values()] == [1]
+            await until(lambda: len(server.loops.here().subscriptions._streams) == 1)
+        assert [len(audience.streams) for audience in server.loops.here().subscriptions._audiences.values()] == [1]
         await talk.route.cancel(staying, "2026")
-        await until(lambda: not server._loops.here().subscriptions._audiences)
+        await until(lambda: not server.loops.here().subscriptions._audiences)
 
 
 async def test_what_a_caller_watches_in_sessions_takes_half_of_the_bytes() -> None:
@@ -529,18 +530,18 @@ async def test_a_listener_that_left_is_forgotten() -> None:
     server = a_server()
     async with talking(server, "2026") as talk:
         number, _ = await listen(talk, toolsListChanged=True)
-        assert len(server._loops.here().subscriptions._streams) == 1
+        assert len(server.loops.here().subscriptions._streams) == 1
         await talk.route.cancel(number, "2026")
         await talk.ask("tools/list")
-        assert not server._loops.here().subscriptions._streams
+        assert not server.loops.here().subscriptions._streams
     async with serving(server) as site:
         wire = await site.call(*modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
         assert (await wire.head()).streams
         await wire.event()
-        assert len(server._loops.here().subscriptions._streams) == 1
+        assert len(server.loops.here().subscriptions._streams) == 1
         wire.abort()
         async with asyncio.timeout(5):
-            while server._loops.here().subscriptions._streams:  # noqa: ASYNC110 (the server tells nobody)
+            while server.loops.here().subscriptions._streams:  # noqa: ASYNC110 (the server tells nobody)
                 await asyncio.sleep(0.001)
 
 
@@ -791,7 +792,7 @@ async def test_a_hook_that_goes_on_when_it_is_cancelled_does_not_keep_a_subscrip
         await talk.route.cancel(number, "2026")
         await talk.ask("tools/list")
         await turns(20)
-        assert not server._loops.here().subscriptions._streams
+        assert not server.loops.here().subscriptions._streams
         assert talk.heard() == []
     assert asked == ["file:///dir/", "file:///dir/a"]
 
@@ -813,7 +814,7 @@ async def test_a_subscription_ends_with_the_session_that_ends_while_it_sends() -
         for _ in range(3):
             server.notify(Changed("tools"))
             await turns(20)
-        assert not server._loops.here().subscriptions._streams
+        assert not server.loops.here().subscriptions._streams
     assert sent == 1
 
 
@@ -976,7 +977,7 @@ async def test_a_change_just_before_the_end_is_sent_first() -> None:
         number, _ = await listen(talk, toolsListChanged=True)
         await turns(20)
         server.notify(Changed("tools"))
-        server._loops.here().subscriptions.end()
+        server.loops.here().subscriptions.end()
         answer = await talk.answer_to(number)
         assert answer["result"]["_meta"] | {ID: number} == answer["result"]["_meta"]
         assert [one["method"] for one in talk.heard()] == [TOOLS, "notifications/cancelled"]
@@ -1027,7 +1028,7 @@ async def test_a_resource_stays_watched_until_the_last_subscription_of_its_calle
         await new.route.cancel(third, "2026")
         await new.ask("tools/list")
         assert ended[3:] == ["file:///a"]
-        assert not server._loops.here().subscriptions._watchers
+        assert not server.loops.here().subscriptions._watchers
 
 
 async def test_a_resource_that_lacks_a_scope_of_the_caller_is_left_out_of_a_stream() -> None:
@@ -1067,7 +1068,7 @@ async def test_a_session_that_could_not_be_told_of_one_change_is_told_of_later_o
             server.notify(Changed(change))
             await turns(20)
         assert [one["method"] for one in end.heard] == [TOOLS]
-        subscriptions = server._loops.here().subscriptions
+        subscriptions = server.loops.here().subscriptions
         missed = subscriptions.changes_after(
             subscriptions.told(end.session, sending=False)
         )  # where another stream has to go on

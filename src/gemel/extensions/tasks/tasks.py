@@ -54,7 +54,6 @@ from gemel.extensions.tasks.stored_tasks import (
 from gemel.loops import Abandoned, PerLoop
 from gemel.options import Check, check_values, instance, is_number
 from gemel.protocol.changes import Changed, ChangesLost
-from gemel.protocol.connection import Connection
 from gemel.protocol.eras.base import Era, EraName
 from gemel.protocol.eras.detect import ERAS
 from gemel.protocol.eras.handshake import HANDSHAKE
@@ -66,14 +65,13 @@ from gemel.schema.base import Model, PageParams, RequestMeta, Result
 from gemel.schema.methods import METHODS
 from gemel.schema.revisions import V2025_11
 from gemel.schema.tools import CallToolParams, CallToolResult
-from gemel.server.context import Context, current, served_call
+from gemel.server.context import Context, served_call
 from gemel.server.elicitation.rounds import RepeatedElicitation
 from gemel.server.extensions import CallTool, Method, Topic
 from gemel.server.features.pagination import paginate
 from gemel.server.features.tools import RegisteredTool
 from gemel.server.features.visibility import require_scopes
 from gemel.server.middleware.rate_limit import caller_of
-from gemel.server.served_call import ServedCall
 from gemel.server.server import Server
 from gemel.session import Session
 from gemel.shares import Shares
@@ -503,7 +501,7 @@ class Tasks(Extension):
                 raise
             if running.lost is not None:
                 raise running.lost
-            await self._complete(running, call, result)
+            await self._complete(running, result)
         except (TaskGone, BackendError):
             raise
         except asyncio.CancelledError:
@@ -517,27 +515,15 @@ class Tasks(Extension):
 
     async def _serve(self, running: RunningTask, call: Call, stored: StoredCall) -> Any:
         """Call the tool as the client did, through the middleware of the server."""
-        server = self._home
-        connection = Connection(server._description, limits=server.limits, one_shot=True)
-        _FORMS[call.era].restore_client(stored, connection, call.revision)
-        session = Session(connection, TaskChannel(running), server.handle)
-        served = ServedCall(session, call, server._request_states, server._chains.nested)
-        served.elicitation = elicitation = TaskElicitation(session, call, running)
-        ctx: Context[Any] = Context(served, call.method, call.params, None)
-        token = current.set(ctx)
-        try:
-            result = await server._within(ctx)
-            elicitation.check_awaited()
-            return result
-        finally:
-            current.reset(token)
-            await served.finish()
+        here = self._home.loops.here()
+        session = here.serve(TaskChannel(running))
+        _FORMS[call.era].restore_client(stored, session.connection, call.revision)
+        return await here.go_on(session, call, TaskElicitation(session, call, running))
 
-    async def _complete(self, running: RunningTask, call: Call, result: object) -> None:
+    async def _complete(self, running: RunningTask, result: object) -> None:
         failed = result.is_error if isinstance(result, CallToolResult) else bool(_member(result, "isError"))
-        finished = call.era.finish_result(result, call.revision, self._home._description.result_meta)
         try:
-            text = encode_value(finished)
+            text = encode_value(result)
         except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as exc:
             raise GemelError(f"The result can't be written as JSON: {exc}") from exc
         if len(text) > self._limits.result_bytes:

@@ -446,7 +446,7 @@ async def test_a_change_is_told_of_which_the_former_process_has_not_heard_yet(pa
     await until(lambda: a.session(session).standing._since is None)
     stream.close()
     await until(lambda: has_left(a, session))
-    stop = a.server._loops.here().subscriptions._stop
+    stop = a.server.loops.here().subscriptions._stop
     assert stop is not None
     stop()  # in place of a thread that is late
     await call(b, session, "touch", uri="note://x")
