@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gemel import Client, ClientPool, ConnectFailed, ConnectionLost, DefinitionError, NotSent, Server
+from gemel import Client, ClientPool, ConnectFailed, ConnectionLost, DefinitionError, Limits, NotSent, Server
 from tests.client.puppet import SILENCE, Puppet, discovered, done
 from tests.transports.scripted_http import until
 
@@ -58,7 +58,7 @@ async def test_each_caller_has_a_client_for_himself_and_no_more_are_opened_than_
 
 async def test_a_client_that_lay_idle_is_asked_for_a_sign_of_life_before_it_is_lent() -> None:
     target = puppet()
-    async with ClientPool(target, 2, check_after=0.0, check_within=0.05) as pool:
+    async with ClientPool(target, 2, check_after=0.0, limits=Limits(probe=0.5)) as pool:
         async with pool.client():
             pass
         before = len(target.asked("server/discover"))

@@ -611,10 +611,7 @@ UNLIMITED: dict[str, dict[str, Constant]] = {
     "streams": {"gemel.http1.server.request:ServedRequest.can_detach": False},
     "calls": {"bodies": 10**12},
     "slow_readers": {"stream_wait": 10**6},
-    "hints": {
-        "queued_changes": 10**9,
-        "gemel.server.features.subscriptions:FIXED_LIMITS": "tests.load.server:ENDLESS",
-    },
+    "hints": {"gemel.server.features.subscriptions:FIXED_LIMITS": "tests.load.server:ENDLESS"},
     "pipelines": {
         "gemel.http1.server.connection:PIPELINED": 10**9,
         "gemel.http1.server.connection:READ_AHEAD": 10**12,

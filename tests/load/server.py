@@ -55,7 +55,7 @@ Arrival = Annotated[None, Depends(arrive)]
 
 
 #: In place of `FIXED_LIMITS`.
-ENDLESS = FixedLimits(queued_change_bytes=10**12)
+ENDLESS = FixedLimits(queued_changes=10**9, queued_change_bytes=10**12)
 
 
 def nothing(*_: Any) -> bool:

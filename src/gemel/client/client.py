@@ -40,6 +40,7 @@ from gemel.options import accepts, check_option, options_of, resolve
 from gemel.protocol.changes import ChangesLost
 from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import Era
+from gemel.protocol.limits import FIXED_LIMITS
 from gemel.protocol.middleware import checked, compose, placed
 from gemel.protocol.records import Call
 from gemel.protocol.revisions.adapt import shape
@@ -117,7 +118,7 @@ class Client(ClientMethods):
         self._connection.log_level = settings["log_level"] or ("info" if on_log is not None else None)
         self._subscriptions = OpenSubscriptions()
         results = Cache(
-            settings["cache"] or MemoryStore(limits.cache_entries, limits.cache_bytes),
+            settings["cache"] or MemoryStore(FIXED_LIMITS.cache_entries, limits.cache_bytes),
             partition=secrets.token_hex(8),
             longest=limits.cache_ttl,
         )

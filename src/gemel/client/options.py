@@ -219,7 +219,6 @@ class ClientPoolOptions(ClientOptions, total=False):
     check_after: Annotated[
         float, Option("Seconds of disuse after which a client is pinged before it is handed out.", 10.0, SECONDS)
     ]
-    check_within: Annotated[float, Option("Seconds that this ping may take.", 5.0, SECONDS)]
     wait: Annotated[float, Option("Seconds that a caller waits for a free client.", 30.0, SECONDS)]
     queue: Annotated[int, Option("Callers that may wait; more fail with `Overloaded`.", 1000, whole(0))]
 

@@ -70,7 +70,6 @@ class ClientPool:
         self._size = size
         self._idle = settings["idle"]
         self._check_after = settings["check_after"]
-        self._check_within = settings["check_within"]
         self._wait = settings["wait"]
         self._queue = settings["queue"]
         self._opened = self._discarded = 0
@@ -220,7 +219,7 @@ class ClientPool:
         if time.monotonic() - free.since < self._check_after:
             return True
         try:
-            async with asyncio.timeout(self._check_within):
+            async with asyncio.timeout(free.client.limits.probe):
                 await free.client.ping()
         except (CallError, TimeoutError) as exc:
             logger.info("A client of the pool does not answer and is replaced: %s", exc)

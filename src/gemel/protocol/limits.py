@@ -97,9 +97,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Bytes of the requests of all open subscriptions of one server, with their headers and 2 KiB for each; shared like `streams`.
     #: The sessions of one caller take at most half of them.
     subscription_bytes: int = 128 * MIB
-    #: Change notifications that a server keeps for all `subscriptions/listen` streams and sessions that have not read them yet;
-    #: repeats are merged. For a reader that falls behind further, everything that it subscribed to counts as changed.
-    queued_changes: int = 4096
     #: Sync functions running concurrently in worker threads. Further calls wait in order, and leave at once if they are given up.
     threads: int = 40
     #: Proxy: sessions with the server behind it, of all callers and of one (a principal, or else an address). Further ones are
@@ -125,7 +122,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     silence: float = 30.0
     #: Client: over stdio or a socket, send a ping after this time without messages; 0 disables it.
     alive: float = 0.0
-    #: Client: how long to wait for `server/discover` before the handshake is tried; twice as long over HTTP.
+    #: Client: how long to wait for `server/discover` before the handshake is tried; twice as long over HTTP. Also how long a
+    #: client that a `ClientPool` is about to hand out has to answer a ping.
     probe: float = 5.0
     #: Client: pages of one list.
     pages: int = 1000
@@ -140,8 +138,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
     #: Client: unread changes of one subscription, and the bytes of their URIs; repeats are merged.
     changes: int = 10_000
     change_bytes: int = 4 * MIB
-    #: Client: entries of the cache, their bytes, and the longest time to cache a result, regardless of cache hints.
-    cache_entries: int = 1024
+    #: Client: bytes of the cache, and the longest time to cache a result, regardless of cache hints.
     cache_bytes: int = 64 * MIB
     cache_ttl: float = 24 * 3600.0
 
@@ -153,9 +150,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
 
 
 class FixedLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of what a server itself does. Peers can't send more of it, so they need no setting."""
+    """Limits of what Gemel itself does. Peers can't send more of it, so they need no setting."""
 
-    #: Bytes of the URIs of the `queued_changes`.
+    #: Change notifications that a server keeps for all `subscriptions/listen` streams and sessions that have not read them yet,
+    #: and the bytes of their URIs; repeats are merged. For a reader that falls behind further, everything that it subscribed to
+    #: counts as changed.
+    queued_changes: int = 5000
     queued_change_bytes: int = MIB
     #: How long an answer waits until the changes that its call announced have reached a shared backend.
     change_wait: float = 2.0
@@ -163,6 +163,8 @@ class FixedLimits(msgspec.Struct, frozen=True, kw_only=True):
     task_inputs: int = 16
     #: Tasks in a page of `tasks/list`.
     task_page: int = 50
+    #: Client: entries of the cache.
+    cache_entries: int = 1024
 
 
 def change_limits(limits: Limits, changes: Mapping[str, float]) -> Limits:

@@ -207,7 +207,7 @@ async def test_repeats_are_merged_while_a_listener_is_slow() -> None:
 @pytest.mark.parametrize(
     ("published", "uri"),
     [
-        (FIXED_LIMITS.queued_changes + 20, "file:///dir/{}"),
+        (FIXED_LIMITS.queued_changes + 1000, "file:///dir/{}"),
         (2000, "file:///dir/{}" + "x" * 1000),  # 2 MB
     ],
 )

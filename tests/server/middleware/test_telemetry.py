@@ -27,6 +27,7 @@ from gemel import (
     Server,
     ToolCallError,
 )
+from gemel.protocol.limits import FIXED_LIMITS
 from gemel.spans import BOUNDARIES
 from tests.observed import Observed, attributes, observing
 from tests.server.bare_end import BareEnd
@@ -405,7 +406,7 @@ async def test_messages_that_no_middleware_sees_are_counted_by_their_error(obser
 
 async def test_changes_that_a_slow_reader_loses_are_counted(observed: Observed) -> None:
     """More changes than fit its queue become one notification that everything may have changed."""
-    server: Server[Any] = Server("busy", limits=Limits(queued_changes=10))
+    server: Server[Any] = Server("busy")
 
     @server.resource("data://all")
     async def everything() -> str:
@@ -418,10 +419,11 @@ async def test_changes_that_a_slow_reader_loses_are_counted(observed: Observed) 
     async with Client(server, era="2026") as client, client.listen(resources=["data://all"]) as changes:
         server.notify(Changed("resource", "data://all/first"))
         await anext(changes)  # read, and so not lost
-        for number in range(30):  # the reader gets no turn meanwhile
+        published = FIXED_LIMITS.queued_changes + 20
+        for number in range(published):  # the reader gets no turn meanwhile
             server.notify(Changed("resource", f"data://all/{number}"))
         await until(lambda: observed.points("gemel.server.dropped_changes"))
-        assert [point.value for point in observed.points("gemel.server.dropped_changes")] == [30]
+        assert [point.value for point in observed.points("gemel.server.dropped_changes")] == [published]
 
 
 async def test_the_lag_of_the_event_loop_is_measured(observed: Observed) -> None:

@@ -128,7 +128,7 @@ class Subscriptions:
     ) -> None:
         self._backend = backend
         self._offered = offered
-        self._buffer = SharedBuffer(limits)
+        self._buffer = SharedBuffer()
         self._max_streams = limits.streams
         self._max_uris = limits.watched
         self._max_bytes = limits.subscription_bytes
@@ -545,8 +545,8 @@ class SharedBuffer(ChangeBuffer):
     `lock` is held while changes are added and readers are told of them, and while a reader looks for the next one.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        super().__init__(limits.queued_changes, FIXED_LIMITS.queued_change_bytes)
+    def __init__(self) -> None:
+        super().__init__(FIXED_LIMITS.queued_changes, FIXED_LIMITS.queued_change_bytes)
         self.lock = threading.RLock()
 
 
