@@ -1,6 +1,6 @@
-"""The MCP endpoint: who may call, which era a message belongs to, and which HTTP session it is for.
+"""The MCP endpoint: who may call, and which era a message belongs to.
 
-The checks of the head are in `protocol/http/headers.py`; `stateless.py` and `session.py` serve what passes here.
+The checks of the head are in `protocol/http/headers.py`; `stateless.py` and `session_store.py` serve what passes here.
 """
 
 from __future__ import annotations
@@ -9,45 +9,33 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from gemel import jsonrpc
 from gemel.channel import Serve
 from gemel.errors import ProtocolError
 from gemel.http1.asgi import Scope
-from gemel.jsonrpc import Failure, RequestId, Response
+from gemel.jsonrpc import Failure, Response
 from gemel.protocol.connection import LIVENESS_RESERVE
 from gemel.protocol.eras import detect
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
-from gemel.protocol.http import sse
-from gemel.protocol.http.headers import Head, HeadRules, judge_head, read_last_event_id
-from gemel.protocol.http.media_types import TAKES_JSON, takes_page
+from gemel.protocol.http.headers import Head, HeadRules, judge_head
+from gemel.protocol.http.media_types import takes_page
 from gemel.protocol.http.origin import Guard
-from gemel.protocol.http.request import Owner, Principal, Refusal
-from gemel.protocol.records import Call, Inbound, Origin, Outgoing
-from gemel.transports.http.server.exchange import (
-    EVENTS_TYPE,
-    STOPPING,
-    STOPPING_ANSWER,
-    Exchange,
-    overloaded,
-)
+from gemel.protocol.http.request import Principal, Refusal
+from gemel.protocol.records import Inbound, Origin, Outgoing
+from gemel.transports.http.server.exchange import Exchange, bad_request, overloaded
 from gemel.transports.http.server.open_exchanges import OpenExchanges
 from gemel.transports.http.server.options import Authenticate, Caller, HttpSettings
-from gemel.transports.http.server.session import HttpSession
-from gemel.transports.http.server.session_store import SessionStore
-from gemel.transports.http.server.stateless import PostChannel, serve_stateless
-
-if TYPE_CHECKING:
-    from gemel.transports.http.server.sharing.session_store import SharedSessionStore
+from gemel.transports.http.server.session_store import SessionStore, method_of
+from gemel.transports.http.server.stateless import serve_stateless
 
 logger = logging.getLogger("gemel")
 
 _ServePost: TypeAlias = Callable[[Exchange, Head, Origin, Inbound | bytes], Awaitable[None]]
 
-_CANCELLED = Refusal(400, "initialize was cancelled")
 _TOO_MANY_REQUESTS = overloaded("Too many requests at once: try again later")
 
 #: A body of so many bytes that is there already is taken as it is, without the limits of those that arrive slowly.
@@ -152,10 +140,6 @@ def _origin_of(caller: Principal, head: Head, scope: Scope) -> Origin:
     return Origin(head, name, scope, frozenset(caller.scopes), caller)
 
 
-def _owner_of(origin: Origin) -> Owner:
-    return origin.principal if origin.caller is None else origin.owner
-
-
 def _check_name(name: object) -> None:
     """Refuse False and the like: they let nobody in."""
     if name is not None and not isinstance(name, str):
@@ -172,21 +156,17 @@ class Endpoint:
         admission: Admission,
         sessions: SessionStore,
         requests: OpenExchanges,
-        shared: SharedSessionStore | None = None,
     ) -> None:
-        self._serve = serve
         self._options = options
         self._admission = admission
         self._rules = head_rules(options, HANDSHAKE.http_methods if holds_sessions(options) else STATELESS.http_methods)
         self._at_once = min(_AT_ONCE, options.limits.body)
         self._eras = detect.parse_eras(options.eras)
         self._by_era: dict[Era, _ServePost] = {
-            HANDSHAKE: self._handshake,
+            HANDSHAKE: sessions.post,
             STATELESS: partial(serve_stateless, serve, requests),
         }
         self._sessions = sessions
-        #: The same, if other processes serve the sessions, too.
-        self._shared = shared
         self._requests = requests
 
     def handle(self, exchange: Exchange) -> Awaitable[None]:
@@ -235,7 +215,7 @@ class Endpoint:
                 await self._refuse_unreadable(exc, exchange, head, origin, body)
                 return
             inbound, era = body, detect.era_of_batch(head.version, self._eras)
-        if beyond > 0 and _method_of(inbound) != era.liveness_method:
+        if beyond > 0 and method_of(inbound) != era.liveness_method:
             await exchange.refuse(_TOO_MANY_REQUESTS, inbound)
             return
         await self._by_era[era](exchange, head, origin, inbound)
@@ -245,73 +225,10 @@ class Endpoint:
     ) -> None:
         """Refuse what is not a message. A malformed response fails the request of the server that it is for."""
         request_id = jsonrpc.id_of(exc, body)
-        if head.session_id is not None and jsonrpc.meant_as(body) == "response":
-            session = await self._find(head, origin)
-            if not isinstance(session, Refusal) and await self._fail_request(session, body, origin, request_id):
-                request_id = None  # the id is one of the server's own
-        await exchange.refuse(_bad_request(exc), request_id=request_id)
-
-    async def _fail_request(
-        self, session: HttpSession, body: bytes, origin: Origin, request_id: RequestId | None
-    ) -> bool:
-        """Fail the request of the server that a malformed response is for. Returns False if there is none."""
-        if self._shared is not None and await self._shared.forward_malformed(session, body, request_id):
-            return True
-        return session.conversation.receive(body, origin) is None
-
-    async def _find(self, head: Head, origin: Origin) -> HttpSession | Refusal:
-        """Find the session of a request, in memory or in the store."""
-        session = self._sessions.find(head.session_id, _owner_of(origin))
-        if self._shared is not None and isinstance(session, Refusal):
-            session = await self._shared.restore(head.session_id, _owner_of(origin), origin.holder)
-            self._requests.wake()
-        return session
-
-    async def _handshake(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
-        opens = _is_initialize(inbound)
-        if head.handshake_refusal is not None:
-            await exchange.refuse(head.handshake_refusal, inbound)
-        elif self._requests.stopping and _is_new_work(inbound):
-            await exchange.refuse(STOPPING_ANSWER, inbound)
-        elif not self._options.sessions:
-            await PostChannel(self._serve, exchange, head.accepts, False).answer(inbound, origin)
-        elif head.session_id is None and opens:
-            await self._initialize(exchange, head, origin, inbound)
-        else:
-            session: HttpSession | Refusal = self._sessions.find(head.session_id, _owner_of(origin))
-            if isinstance(session, Refusal) and self._shared is not None:
-                session = await self._find(head, origin)
-            if isinstance(session, Refusal):
-                await exchange.refuse(session, inbound)
-            elif opens:  # a gateway, whose other clients may use the session
-                await self._initialize(exchange, head, origin, inbound)
-            else:
-                await session.post(inbound, origin, exchange, head.accepts)
-
-    async def _initialize(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
-        """Open an HTTP session if the handshake succeeds."""
-        session = self._sessions.make(_owner_of(origin), origin.holder, self._serve)
-        reply, before = await session.initialize(inbound, origin, head.accepts)
-        if reply is None:
-            self._sessions.end(session, "the handshake was cancelled")
-            await exchange.refuse(_CANCELLED, inbound)
-            return
-        if reply.error is not None:
-            failure = ProtocolError(reply.error.message, code=reply.error.code)
-            self._sessions.end(session, "the handshake failed", failure)
-            await exchange.answer(reply)
-            return
-        if (refusal := await self._sessions.store(session)) is not None:
-            self._sessions.end(session, "the session could not be stored")
-            await exchange.refuse(refusal, inbound)
-            return
-        self._requests.wake()
-        headers = ((b"mcp-session-id", session.id.encode()),)
-        if head.accepts & TAKES_JSON and not before:
-            await exchange.answer(reply, headers)
-        else:
-            events = b"".join(sse.encode(message.data) for message in (*before, reply))
-            await exchange.reply(reply.status, events, headers, EVENTS_TYPE)
+        meant_for_session = head.session_id is not None and jsonrpc.meant_as(body) == "response"
+        if meant_for_session and await self._sessions.fail_request(head, origin, body, request_id):
+            request_id = None  # the id is one of the server's own
+        await exchange.refuse(bad_request(exc), request_id=request_id)
 
     # ---------------------------------------------------------------- GET and DELETE
 
@@ -325,34 +242,10 @@ class Endpoint:
         refusal = head.refusal or head.handshake_refusal
         if refusal is not None:
             await exchange.refuse(refusal)
-            return
-        session = await self._find(head, origin)
-        if isinstance(session, Refusal):
-            await exchange.refuse(session)
         elif method == "DELETE":
-            await self._delete(session, exchange)
-        elif self._requests.stopping:
-            await exchange.refuse(STOPPING)
+            await self._sessions.delete(exchange, head, origin)
         else:
-            exchange.origin = origin
-            session.authorize(origin)
-            await self._listen(session, exchange, head)
-
-    async def _delete(self, session: HttpSession, exchange: Exchange) -> None:
-        """End a session because its client has."""
-        if self._shared is None:
-            self._sessions.end(session, "the client ended the session")
-        elif (refusal := await self._shared.delete(session)) is not None:
-            await exchange.refuse(refusal)
-            return
-        await exchange.empty(204)
-
-    async def _listen(self, session: HttpSession, exchange: Exchange, head: Head) -> None:
-        """Carry the standing stream of a session, or the rest of a stream that broke off."""
-        try:
-            await session.listen(exchange, read_last_event_id(head))
-        except ProtocolError as exc:
-            await exchange.refuse(_bad_request(exc))
+            await self._sessions.listen(exchange, head, origin)
 
 
 def holds_sessions(options: HttpSettings) -> bool:
@@ -374,23 +267,6 @@ def head_rules(options: HttpSettings, methods: tuple[str, ...], *, any_accept: b
     )
 
 
-def _bad_request(exc: ProtocolError) -> Refusal:
-    return Refusal(400, str(exc), error=exc.error)
-
-
 def _is_short(head: Head) -> bool:
     """Whether the body is said to have less than 10,000 bytes, as those of checks whether the server is alive have."""
     return 0 < len(head.raw.get(b"content-length", b"")) < 5
-
-
-def _method_of(inbound: Inbound | bytes) -> str | None:
-    return inbound.method if isinstance(inbound, Call) and inbound.id is not None else None
-
-
-def _is_initialize(inbound: Inbound | bytes) -> bool:
-    return _method_of(inbound) == "initialize"
-
-
-def _is_new_work(inbound: Inbound | bytes) -> bool:
-    """Whether a stopping server turns the message away: a request or a batch."""
-    return isinstance(inbound, bytes) or _method_of(inbound) is not None

@@ -9,7 +9,7 @@ from math import ceil
 from typing import Final, Protocol
 
 from gemel import jsonrpc
-from gemel.errors import ChannelClosed, ErrorObject, InvalidRequest, Overloaded, wire_error
+from gemel.errors import ChannelClosed, ErrorObject, InvalidRequest, Overloaded, ProtocolError, wire_error
 from gemel.http1.asgi import CLOSE, HeaderPairs, Scope
 from gemel.jsonrpc import RequestId
 from gemel.protocol.http import sse
@@ -56,6 +56,11 @@ PIECE = 64 * 1024
 def overloaded(text: str, *headers: tuple[bytes, bytes]) -> Refusal:
     """503 with `Overloaded`: the request was not served and may be repeated after the delay that the response names."""
     return Refusal(503, text, (*RETRY_LATER, *headers), Overloaded(text).error)
+
+
+def bad_request(error: ProtocolError) -> Refusal:
+    """400 with an error of the protocol."""
+    return Refusal(400, str(error), error=error.error)
 
 
 _BODIES_FULL = overloaded("Too many request bodies are arriving at once: try again later", *CLOSE)

@@ -56,14 +56,14 @@ class Lifecycle:
         self.loop = loop
         self._limits = options.limits
         self._hooks = hooks
-        store = None
+        self.requests = requests = OpenExchanges(loop, options, self._beat, lambda: len(self._sessions) > 0)
         if shared is not None and holds_sessions(options):
             from gemel.transports.http.server.sharing.session_store import SharedSessionStore
 
-            store = SharedSessionStore(loop, options, serve, shared)
-        self._sessions = sessions = SessionStore(loop, options) if store is None else store
-        self.requests = OpenExchanges(loop, options, self._beat, lambda: len(sessions) > 0)
-        self.endpoint = Endpoint(serve, options, admission, sessions, self.requests, store)
+            self._sessions: SessionStore = SharedSessionStore(loop, options, serve, requests, shared)
+        else:
+            self._sessions = SessionStore(loop, options, serve, requests)
+        self.endpoint = Endpoint(serve, options, admission, self._sessions, requests)
         self.legacy = make_legacy_endpoint(serve, options, admission)
         self._signals = signals
         self._ready: asyncio.Future[None] | None = None

@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from gemel.channel import ChannelKind, Serve, SessionLike
 from gemel.errors import ChannelClosed, shorten
+from gemel.jsonrpc import RequestId
 from gemel.protocol.http.media_types import TAKES_EVENTS, TAKES_JSON
 from gemel.protocol.http.request import Owner
 from gemel.protocol.records import Batch, Call, Inbound, Origin, Outgoing
@@ -256,6 +257,10 @@ class HttpSession:
         # The stream may be older than the negotiated revision.
         stream.retry = self._retry
         return stream
+
+    async def fail_request(self, body: bytes, origin: Origin, request_id: RequestId | None) -> bool:
+        """Fail the request of the server that a malformed response is for. Returns False if there is none."""
+        return self.conversation.receive(body, origin) is None
 
     async def listen(self, exchange: Exchange, last_event_id: str | None) -> None:
         """Carry the standing stream, in place of an earlier response, or resume the stream that an event id names.

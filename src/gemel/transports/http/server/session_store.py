@@ -1,4 +1,7 @@
-"""All HTTP sessions of one app: found by id and owner, bounded in number and in idle time."""
+"""All HTTP sessions of one app, and the requests of the handshake era: each finds its session by id and owner, or opens one.
+
+Sessions are bounded in number and in idle time. The handshake era is closed: this code is maintained, but gets no new features.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,27 @@ from collections.abc import Hashable
 from secrets import token_urlsafe
 
 from gemel.channel import Serve
+from gemel.errors import ProtocolError
+from gemel.jsonrpc import RequestId
+from gemel.protocol.http import sse
+from gemel.protocol.http.headers import Head, read_last_event_id
+from gemel.protocol.http.media_types import TAKES_JSON
 from gemel.protocol.http.request import Owner, Refusal
+from gemel.protocol.records import Call, Inbound, Origin
 from gemel.shares import Shares
-from gemel.transports.http.server.exchange import overloaded
+from gemel.transports.http.server.exchange import (
+    EVENTS_TYPE,
+    STOPPING,
+    STOPPING_ANSWER,
+    Exchange,
+    bad_request,
+    overloaded,
+)
+from gemel.transports.http.server.open_exchanges import OpenExchanges
 from gemel.transports.http.server.options import HttpSettings
 from gemel.transports.http.server.replay import MemoryReplayStore, ReplayStore
 from gemel.transports.http.server.session import HttpSession
+from gemel.transports.http.server.stateless import PostChannel
 
 logger = logging.getLogger("gemel")
 
@@ -22,16 +40,28 @@ NOT_FOUND = Refusal(
 )
 NO_ID = Refusal(400, "Mcp-Session-Id is missing: send the one that came with the answer to initialize")
 TOO_MANY_SESSIONS = overloaded("Too many of your sessions are in use here: try again later")
+_CANCELLED = Refusal(400, "initialize was cancelled")
 #: Sessions that are looked at for one that is not in use, so that a flood of handshakes costs little.
 _LOOKED_AT = 100
 
 
 class SessionStore:
-    """HTTP sessions in memory, by id and the caller who opened them."""
+    """HTTP sessions in memory, by id and the caller who opened them.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, options: HttpSettings) -> None:
+    Args:
+        loop: The event loop of the app.
+        options: How the app serves.
+        serve: Serves a session.
+        requests: The requests of the app.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, options: HttpSettings, serve: Serve, requests: OpenExchanges
+    ) -> None:
         self._loop = loop
         self._options = options
+        self._serve = serve
+        self._requests = requests
         self.by_key: dict[tuple[str, Owner], HttpSession] = {}
         #: The same by holder. The use of a session changes nothing here: its place is found when room is needed.
         self._shares: Shares[HttpSession] = Shares()
@@ -44,23 +74,87 @@ class SessionStore:
     def begin(self) -> None:
         """The app has started."""
 
-    def make(self, owner: Owner, holder: Hashable, serve: Serve) -> HttpSession:
-        """Make a session that is not stored yet.
+    # ---------------------------------------------------------------- requests
 
-        Args:
-            owner: Who may use it.
-            holder: Whose share it takes.
-            serve: Serves it.
-        """
-        # 256 random bits in visible ASCII.
-        return self._open(token_urlsafe(32), owner, holder, serve)
+    async def post(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
+        """Serve the message of a POST of the handshake era. Without sessions it stands alone."""
+        opens = method_of(inbound) == "initialize"
+        if head.handshake_refusal is not None:
+            await exchange.refuse(head.handshake_refusal, inbound)
+        elif self._requests.stopping and _is_new_work(inbound):
+            await exchange.refuse(STOPPING_ANSWER, inbound)
+        elif not self._options.sessions:
+            await PostChannel(self._serve, exchange, head.accepts, False).answer(inbound, origin)
+        elif head.session_id is None and opens:
+            await self._initialize(exchange, head, origin, inbound)
+        else:
+            session = await self._session_of(head, origin)
+            if isinstance(session, Refusal):
+                await exchange.refuse(session, inbound)
+            elif opens:  # a gateway, whose other clients may use the session
+                await self._initialize(exchange, head, origin, inbound)
+            else:
+                await session.post(inbound, origin, exchange, head.accepts)
 
-    def _open(self, session_id: str, owner: Owner, holder: Hashable, serve: Serve) -> HttpSession:
-        return HttpSession(session_id, owner, holder, self._options, serve, self._replay, self._forget)
+    async def _initialize(self, exchange: Exchange, head: Head, origin: Origin, inbound: Inbound | bytes) -> None:
+        """Open a session if the handshake succeeds."""
+        session = self._open(token_urlsafe(32), _owner_of(origin), origin.holder)  # 256 random bits in visible ASCII
+        reply, before = await session.initialize(inbound, origin, head.accepts)
+        if reply is None:
+            self.end(session, "the handshake was cancelled")
+            await exchange.refuse(_CANCELLED, inbound)
+            return
+        if reply.error is not None:
+            failure = ProtocolError(reply.error.message, code=reply.error.code)
+            self.end(session, "the handshake failed", failure)
+            await exchange.answer(reply)
+            return
+        if (refusal := await self.store(session)) is not None:
+            self.end(session, "the session could not be stored")
+            await exchange.refuse(refusal, inbound)
+            return
+        headers = ((b"mcp-session-id", session.id.encode()),)
+        if head.accepts & TAKES_JSON and not before:
+            await exchange.answer(reply, headers)
+        else:
+            events = b"".join(sse.encode(message.data) for message in (*before, reply))
+            await exchange.reply(reply.status, events, headers, EVENTS_TYPE)
 
-    def find(self, session_id: str | None, owner: Owner) -> HttpSession | Refusal:
+    async def listen(self, exchange: Exchange, head: Head, origin: Origin) -> None:
+        """Serve a GET: carry the standing stream of its session, or the rest of a stream that broke off."""
+        session = await self._session_of(head, origin)
+        if isinstance(session, Refusal):
+            await exchange.refuse(session)
+        elif self._requests.stopping:
+            await exchange.refuse(STOPPING)
+        else:
+            exchange.origin = origin
+            session.authorize(origin)
+            try:
+                await session.listen(exchange, read_last_event_id(head))
+            except ProtocolError as exc:
+                await exchange.refuse(bad_request(exc))
+
+    async def delete(self, exchange: Exchange, head: Head, origin: Origin) -> None:
+        """Serve a DELETE: end the session."""
+        session = await self._session_of(head, origin)
+        refusal = session if isinstance(session, Refusal) else await self.end_for_client(session)
+        await (exchange.empty(204) if refusal is None else exchange.refuse(refusal))
+
+    async def fail_request(self, head: Head, origin: Origin, body: bytes, request_id: RequestId | None) -> bool:
+        """Fail the request of the server that a malformed response is for. Returns False if there is none."""
+        session = await self._session_of(head, origin)
+        return not isinstance(session, Refusal) and await session.fail_request(body, origin, request_id)
+
+    async def _session_of(self, head: Head, origin: Origin) -> HttpSession | Refusal:
         """The session of a request, or its refusal. A wrong id and the id of somebody else's session look the same."""
-        return NO_ID if session_id is None else self.by_key.get((session_id, owner), NOT_FOUND)
+        return NO_ID if head.session_id is None else self.by_key.get((head.session_id, _owner_of(origin)), NOT_FOUND)
+
+    # ---------------------------------------------------------------- new sessions
+
+    def _open(self, session_id: str, owner: Owner, holder: Hashable) -> HttpSession:
+        """Make a session that is not stored yet; it takes the share of its holder."""
+        return HttpSession(session_id, owner, holder, self._options, self._serve, self._replay, self._forget)
 
     async def store(self, session: HttpSession) -> Refusal | None:
         """Store a session whose handshake succeeded. Returns a refusal if there is no room for it."""
@@ -107,10 +201,18 @@ class SessionStore:
         """Have a session in memory."""
         self.by_key[session.id, session.owner] = session
         self._order(session)
+        self._requests.wake()
 
     def _forget(self, session: HttpSession) -> None:
         self.by_key.pop((session.id, session.owner), None)
         self._shares.discard(session.holder, session)
+
+    # ---------------------------------------------------------------- the end
+
+    async def end_for_client(self, session: HttpSession) -> Refusal | None:
+        """End a session because its client has. Returns a refusal if that fails."""
+        self.end(session, "the client ended the session")
+        return None
 
     def end_idle(self, now: float) -> None:
         """End sessions that have been idle for too long; others that are idle need less memory."""
@@ -153,3 +255,17 @@ class SessionStore:
         """Wait, bounded, for the clean-up of sessions that were ended."""
         if self._ending:
             await asyncio.wait(self._ending, timeout=self._options.limits.teardown)
+
+
+def _owner_of(origin: Origin) -> Owner:
+    return origin.principal if origin.caller is None else origin.owner
+
+
+def method_of(inbound: Inbound | bytes) -> str | None:
+    """The method of a request; None for a message of another kind, and for a batch."""
+    return inbound.method if isinstance(inbound, Call) and inbound.id is not None else None
+
+
+def _is_new_work(inbound: Inbound | bytes) -> bool:
+    """Whether a stopping server turns the message away: a request or a batch."""
+    return isinstance(inbound, bytes) or method_of(inbound) is not None

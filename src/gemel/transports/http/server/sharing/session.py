@@ -418,11 +418,11 @@ class SharedSession(HttpSession):
             if isinstance(call, Call) and call.id is None:
                 self._start_notification(call)
 
-    async def forward_malformed(self, body: bytes, request_id: RequestId | None) -> bool:
-        """Pass on a malformed response. Returns False if it is not for another process."""
+    async def fail_request(self, body: bytes, origin: Origin, request_id: RequestId | None) -> bool:
+        """The same, or pass it on if the request is of another process."""
         writer = self._writer_of(request_id)
         if writer is None:
-            return False
+            return await super().fail_request(body, origin, request_id)
         try:
             await self._forward(writer, body)
         except GemelError as exc:

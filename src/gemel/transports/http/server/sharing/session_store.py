@@ -14,18 +14,15 @@ import msgspec
 from gemel.backends.base import store_refusal
 from gemel.channel import Serve
 from gemel.errors import BackendError, GemelError, Overloaded
-from gemel.jsonrpc import RequestId
+from gemel.protocol.http.headers import Head
 from gemel.protocol.http.request import Owner, Refusal
+from gemel.protocol.records import Origin
 from gemel.timeouts import wait_shared
 from gemel.transports.http.server.exchange import overloaded
+from gemel.transports.http.server.open_exchanges import OpenExchanges
 from gemel.transports.http.server.options import HttpSettings
 from gemel.transports.http.server.session import HttpSession
-from gemel.transports.http.server.session_store import (
-    NO_ID,
-    NOT_FOUND,
-    TOO_MANY_SESSIONS,
-    SessionStore,
-)
+from gemel.transports.http.server.session_store import NOT_FOUND, TOO_MANY_SESSIONS, SessionStore
 from gemel.transports.http.server.sharing.events import Budget
 from gemel.transports.http.server.sharing.mailbox import BEAT, Mail, Mailbox, Work
 from gemel.transports.http.server.sharing.session import STORE_GONE, Refused, SharedSession, SharedState, Sharing
@@ -51,10 +48,14 @@ class SharedSessionStore(SessionStore):
     """HTTP sessions in a backend. This process has those in memory that it has served lately."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, options: HttpSettings, serve: Serve, state: SharedState
+        self,
+        loop: asyncio.AbstractEventLoop,
+        options: HttpSettings,
+        serve: Serve,
+        requests: OpenExchanges,
+        state: SharedState,
     ) -> None:
-        super().__init__(loop, options)
-        self._serve = serve
+        super().__init__(loop, options, serve, requests)
         self._state = state
         self._backend = state.backend
         self._mailbox = Mailbox(state.backend, self._handle, self._distrust, self._note_position)
@@ -85,11 +86,12 @@ class SharedSessionStore(SessionStore):
 
     # ---------------------------------------------------------------- new sessions
 
-    def _open(self, session_id: str, owner: Owner, holder: Hashable, serve: Serve) -> SharedSession:
+    def _open(self, session_id: str, owner: Owner, holder: Hashable) -> SharedSession:
         self._made += 1
         keys = SessionKeys(self._state.name, session_id, owner)
         writer = f"{self._mailbox.name}-{self._made}"
-        return SharedSession(session_id, owner, holder, self._options, serve, self._forget, self._sharing, keys, writer)
+        forget, sharing = self._forget, self._sharing
+        return SharedSession(session_id, owner, holder, self._options, self._serve, forget, sharing, keys, writer)
 
     async def store(self, session: HttpSession) -> Refusal | None:
         """Store a session whose handshake succeeded. Returns a refusal if that fails."""
@@ -144,28 +146,20 @@ class SharedSessionStore(SessionStore):
 
     # ---------------------------------------------------------------- sessions of other processes
 
-    def find(self, session_id: str | None, owner: Owner) -> HttpSession | Refusal:
-        """The session of a request if it is in memory here; `restore` finds the others."""
-        session = super().find(session_id, owner)
-        return NOT_FOUND if isinstance(session, SharedSession) and session.stale else session
-
-    async def restore(self, session_id: str | None, owner: Owner, holder: Hashable) -> HttpSession | Refusal:
-        """Have a session in memory that another process has opened; concurrent requests wait for the first.
-
-        Args:
-            session_id: Its id.
-            owner: Who uses it.
-            holder: Whose share of the memory it takes.
-        """
-        if session_id is None:
-            return NO_ID
+    async def _session_of(self, head: Head, origin: Origin) -> HttpSession | Refusal:
+        """The same; a session that another process has opened is restored, and concurrent requests wait for the first."""
+        session, session_id = await super()._session_of(head, origin), head.session_id
+        if session_id is None or (isinstance(session, SharedSession) and not session.stale):
+            return session
+        owner = origin.owner
         try:
             keys = SessionKeys(self._state.name, session_id, owner)
         except ValueError:
             return NOT_FOUND
         task = self._restoring.get(keys.digest)
         if task is None:
-            task = self._restoring[keys.digest] = self._loop.create_task(self._restore(session_id, owner, holder, keys))
+            restoring = self._restore(session_id, owner, origin.holder, keys)
+            task = self._restoring[keys.digest] = self._loop.create_task(restoring)
             task.add_done_callback(lambda _: self._restoring.pop(keys.digest, None))
         return await wait_shared(task)
 
@@ -184,7 +178,7 @@ class SharedSessionStore(SessionStore):
             record = _opened(keys, box)
             if not self.make_room(holder):
                 return TOO_MANY_SESSIONS
-            session = self._open(session_id, owner, holder, self._serve)
+            session = self._open(session_id, owner, holder)
             try:
                 session.restore(await self.update(session, await self._enters(session.writer, record)))
             except BaseException:
@@ -239,11 +233,6 @@ class SharedSessionStore(SessionStore):
                 session.touched = self._loop.time()
             session.raw, session.record = box, record
             return record
-
-    async def forward_malformed(self, session: HttpSession, body: bytes, request_id: RequestId | None) -> bool:
-        """Pass on a malformed response that names a request of another process. Returns False for any other."""
-        assert isinstance(session, SharedSession)
-        return await session.forward_malformed(body, request_id)
 
     # ---------------------------------------------------------------- messages of other processes
 
@@ -304,8 +293,8 @@ class SharedSessionStore(SessionStore):
 
     # ---------------------------------------------------------------- the end
 
-    async def delete(self, session: HttpSession) -> Refusal | None:
-        """End a session in all processes, because its client has. Returns a refusal if that fails."""
+    async def end_for_client(self, session: HttpSession) -> Refusal | None:
+        """The same in all processes."""
         assert isinstance(session, SharedSession)
         try:
             record = await self.update(session, lambda record: False)
