@@ -153,9 +153,9 @@ async def http_stateless(*, apart: bool = False) -> CallPath:
 async def http_session(*, apart: bool = False) -> CallPath:
     """One POST in an HTTP session of the handshake era, to the HTTP server of `server.run("http")`."""
     async with http_connection() as post:
-        headers, _ = await post(message("initialize", INITIALIZE, 0), {})
+        headers, _ = await post(message("initialize", INITIALIZE, 0), {}, apart=apart)
         session = {"mcp-session-id": headers["mcp-session-id"], "mcp-protocol-version": HANDSHAKE}
-        await post(message("notifications/initialized", {}, None), session)
+        await post(message("notifications/initialized", {}, None), session, apart=apart)
 
         async def call() -> None:
             _, answer = await post(message("tools/call", CALL), session, apart=apart)
@@ -245,8 +245,8 @@ class Route(NamedTuple):
 ROUTES = (
     Route("HTTP 2026", 34, http_stateless),
     Route("HTTP 2026, apart", 38, partial(http_stateless, apart=True)),
-    Route("HTTP session", 33, http_session),
-    Route("HTTP session, apart", 39, partial(http_session, apart=True)),
+    Route("HTTP session", 32, http_session),
+    Route("HTTP session, apart", 36, partial(http_session, apart=True)),
     Route("stdio", 23, stdio),
     Route("HTTP client", 18, http_client),
 )
