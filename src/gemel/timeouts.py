@@ -111,10 +111,11 @@ def _mark_as_retrieved(future: asyncio.Future[Any]) -> None:
 
 
 class TimeLeft(Record):
-    """What is left of the option `total` of a request that needs several steps. Its time begins when this is made.
+    """What is left of the option `total` of a request that needs several steps.
 
     Args:
         total: Seconds; anything else is no limit.
+        start: When its time begins, by the clock of the loop; now by default.
     """
 
     _total: object

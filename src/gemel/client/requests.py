@@ -110,7 +110,8 @@ class Requests:
         """
         method = request.method
         connection = self._connection
-        if get_running_loop() is not connection.home.loop:
+        loop = get_running_loop()
+        if loop is not connection.home.loop:
             connection.home.check()
         if request.meta is not None:
             check_meta(request.meta)
@@ -122,7 +123,7 @@ class Requests:
         if running_callbacks.get():
             self._inbound.callbacks.refuse_nested(method)
         params, total, rounds = request.params, request.total, 0
-        time = TimeLeft(total)
+        time = TimeLeft(total, loop.time())
         while True:
             try:
                 raw = await self._send_round(request, params, total, time)

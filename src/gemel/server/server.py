@@ -17,7 +17,7 @@ from gemel.channel import Channel, Serve
 from gemel.errors import DefinitionError, InvalidRequest, MethodNotFound, StartError, shorten
 from gemel.lazy_imports import load
 from gemel.lifespan import Lifespan
-from gemel.loops import Abandoned, PerLoop
+from gemel.loops import Abandoned, PerLoop, running_loop
 from gemel.options import accepts, check_option, resolve, shown
 from gemel.protocol.changes import Changed, ChangedFor
 from gemel.protocol.connection import Connection
@@ -977,6 +977,7 @@ class LoopState:
 
     def __init__(self, server: Server[Any]) -> None:
         self._server = server
+        self._loop = running_loop()
         self._request_states = server._request_states
         #: How many have entered.
         self.users = 0
@@ -993,7 +994,7 @@ class LoopState:
         server, kind = self._server, channel.kind
         if kind == "post":
             connection = Connection(server._description, server.limits, True, False, NO_HANDSHAKE)
-            return Session(connection, channel, self.handle)
+            return Session(connection, channel, self.handle, self._loop)
         if kind == "background":
             return Session(Connection(server._description, server.limits, one_shot=True), channel, self.handle)
         connection = Connection(server._description, server.limits, False, kind != "session")

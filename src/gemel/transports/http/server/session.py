@@ -152,7 +152,7 @@ class HttpSession:
 
     async def _serve(self, got: Call | Batch, calls: Sequence[Call], exchange: Exchange, accepts: int) -> None:
         """Serve a request and carry its answer. The call goes on if the client leaves."""
-        response = PostResponse(exchange, accepts, self._open_stream)
+        response = PostResponse(exchange, accepts, self._open_stream, self._loop.create_future())
         for call in calls:
             self._learn(call.revision)
             self._posts[call] = response
@@ -411,11 +411,17 @@ class PostResponse:
 
     __slots__ = ("_carrier", "_exchange", "_left", "_open_stream", "_wake", "accepts", "ended", "stream")
 
-    def __init__(self, exchange: Exchange, accepts: int, open_stream: Callable[[Exchange], SessionStream]) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        accepts: int,
+        open_stream: Callable[[Exchange], SessionStream],
+        wake: asyncio.Future[Outgoing | None],
+    ) -> None:
         self._exchange = exchange
         self._open_stream = open_stream
         #: Done when there is an answer as JSON, with that; None if there is a stream, or the client has left.
-        self._wake: asyncio.Future[Outgoing | None] = asyncio.get_running_loop().create_future()
+        self._wake = wake
         #: Whether the client has left before there was a stream.
         self._left = exchange.over
         #: The kinds of answer that the client accepts.
