@@ -35,7 +35,7 @@ def look_at(page: Page, era: str) -> None:
     page.get_by_role("group", name="Era to look at").get_by_role("button", name=era).click()
 
 
-def fill(page: Page, /, **texts: str) -> None:
+def fill(page: Page | Locator, /, **texts: str) -> None:
     """Fill in fields by their names."""
     for name, text in texts.items():
         page.get_by_label(name, exact=True).fill(text)

@@ -171,7 +171,7 @@ def test_an_item_is_removed_where_its_name_stands(open_form: Callable[..., Page]
     lines = page.get_by_role("group", name="lines")
     for amount in ("1.10", "2.20", "3.30"):
         lines.get_by_role("button", name="Add item").click()
-        fill(lines.get_by_role("group", name=f"item {int(amount[0])}"), text="tea", amount=amount)  # type: ignore[arg-type]  # a part of a page fills in as well
+        fill(lines.get_by_role("group", name=f"item {int(amount[0])}"), text="tea", amount=amount)
     item = lines.get_by_role("group", name="item 2")
     remove = item.get_by_role("button", name="Remove this item")
     title, button = item.get_by_text("item 2").bounding_box(), remove.bounding_box()

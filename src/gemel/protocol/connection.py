@@ -623,7 +623,7 @@ class Connection(Record):
         """Drop all calls and fail all our requests: the channel is closed. May be called twice."""
         if self.closed is None:
             self.closed = reason
-            if not self.one_shot:
+            if self.handshake is not NO_HANDSHAKE:
                 self.handshake.state = CLOSED
         while self.incoming:
             call = next(iter(self.incoming.values()))

@@ -16,6 +16,9 @@ class Memory(KeyringBackend):
 
     priority = 1.0
 
+    def __init__(self) -> None:
+        """Take no settings from the environment."""
+
     def get_password(self, service: str, username: str) -> str | None:
         """Look up an entry."""
         return entries.get((service, username))
