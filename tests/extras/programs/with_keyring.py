@@ -5,6 +5,7 @@ import tempfile
 
 import keyring
 from keyring.backend import KeyringBackend
+from keyring.compat import properties
 
 from gemel.auth import FileTokenStore, Tokens
 
@@ -14,7 +15,10 @@ entries: dict[tuple[str, str], str] = {}
 class Memory(KeyringBackend):
     """A keyring without a desktop."""
 
-    priority = 1.0
+    @properties.classproperty
+    def priority(cls) -> float:
+        """Above others."""
+        return 1.0
 
     def __init__(self) -> None:
         """Take no settings from the environment."""
