@@ -144,7 +144,8 @@ def test_a_server_of_a_configuration_is_locked(place: Path) -> None:
     entry = {"command": sys.executable, "args": ["-m", "gemel", "run", "shop.py"], "cwd": str(place)}
     (place / "servers.json").write_text(json.dumps({"mcpServers": {"shop": entry, "other": {"command": "x"}}}))
     assert gemel(place, "diff", "gemel.lock", "servers.json:shop").returncode == 0
-    assert "Which server?" in gemel(place, "diff", "gemel.lock", "servers.json").stderr
+    unnamed = gemel(place, "diff", "gemel.lock", "servers.json")
+    assert "servers.json has 2 servers: name one of them, servers.json:shop" in unnamed.stderr
 
 
 def test_hidden_characters_are_told_when_a_lock_is_written(place: Path) -> None:

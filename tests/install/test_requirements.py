@@ -43,7 +43,7 @@ def names(words: list[str]) -> Iterator[str]:
     """The distributions that arguments of pip or uv name: neither options nor files nor folders."""
     previous = ""
     for word in words:
-        path = "/" in word or word.endswith(".whl") or word[:1] in ".-"
+        path = "/" in word or word.endswith(".whl") or word[:1] in ".-…"
         if not path and previous not in ("--target", "--platform", "--only-binary", "--with-requirements", "--project"):
             found = NAME.match(word)
             yield found[0] if found else word

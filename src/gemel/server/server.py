@@ -543,7 +543,7 @@ class Server(Router, Generic[StateT]):
             if what := _not_shared(part):
                 raise StartError(
                     f"Several workers can't share {what}, which are in the memory of each: use "
-                    'Server(backend="sqlite:///FILE"), with gemel proxy --backend sqlite:///FILE, or one worker'
+                    'Server(backend="sqlite:///FILE"), in gemel proxy --backend sqlite:///FILE, or one worker'
                 )
         if not self._request_states.shared and STATELESS in self._description.eras:
             logger.warning(

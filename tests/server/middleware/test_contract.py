@@ -147,7 +147,7 @@ def named(name: str, order: list[str]) -> Any:
 
 @everywhere
 async def test_order(way: Way, era: str) -> None:
-    """The first of the list is outermost."""
+    """The first in the list is the outermost."""
     order: list[str] = []
     watch = Watch()
     server = a_server(watch, named("first", order), named("second", order))
@@ -206,7 +206,7 @@ async def test_messages_begin_in_order(way: Way, era: str) -> None:
 
 @everywhere
 async def test_messages_are_served_at_once(way: Way, era: str) -> None:
-    """They are served at the same time."""
+    """They are served concurrently."""
     gate, begun = asyncio.Event(), asyncio.Event()
 
     async def slow(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -368,7 +368,7 @@ async def test_rounds(way: Way) -> None:
 
 @everywhere
 async def test_nested_requests(way: Way, era: str) -> None:
-    """What handlers request of their own server."""
+    """Requests that handlers send to their own server."""
     seen: list[tuple[Any, Any, int]] = []
 
     async def look(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -389,7 +389,7 @@ async def test_nested_requests(way: Way, era: str) -> None:
 
 @everywhere
 async def test_mounted_servers(way: Way, era: str) -> None:
-    """For a mounted server: what is passed on to it."""
+    """For a mounted server: the requests that are passed on to it."""
     seen: list[str] = []
 
     def look(name: str) -> Any:
@@ -415,7 +415,7 @@ async def test_mounted_servers(way: Way, era: str) -> None:
 
 @with_handshake
 async def test_responses_are_not_seen(way: Way) -> None:
-    """No responses, and no progress of what the server requested."""
+    """No responses to requests of the server, and no progress of them."""
     watch = Watch()
     server = a_server(watch)
 
@@ -474,7 +474,7 @@ async def test_ids_in_use(way: Way) -> None:
 
 @on_streams
 async def test_told_of_what_is_refused(way: Way, era: str) -> None:
-    """An object with a method `refused` is told of messages that are refused so."""
+    """The method `refused` of a middleware object is called for each such message."""
 
     class Told(Watch):
         def __init__(self) -> None:
@@ -595,7 +595,7 @@ async def test_lifespan_state(way: Way) -> None:
 
 @with_handshake
 async def test_nothing_is_agreed_during_initialize(way: Way) -> None:
-    """While `initialize` is served, nothing of it is agreed."""
+    """While `initialize` is served, nothing is agreed yet."""
     found: list[Any] = []
 
     async def look(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -671,7 +671,7 @@ async def test_results(way: Way, era: str) -> None:
 @everywhere
 @pytest.mark.parametrize("wrong", [None, 7, "text", [1], True])
 async def test_wrong_results(way: Way, era: str, wrong: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """What is not an object is not sent."""
+    """A result must be an object."""
 
     async def forgetful(ctx: Context[Any], call_next: CallNext) -> Any:
         await call_next(ctx)
@@ -762,7 +762,7 @@ async def test_the_answer_to_initialize_is_agreed(way: Way) -> None:
 @everywhere
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_raising(way: Way, era: str, when: str, caplog: pytest.LogCaptureFixture) -> None:
-    """It raises."""
+    """To refuse, raise."""
     errors: list[Exception] = [ProtocolError("not you", {"a": 1}, code=403), ValueError("the password is 1234")]
 
     async def guard(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -851,7 +851,7 @@ async def test_refusing_initialize(way: Way, when: str) -> None:
 
 @everywhere
 async def test_dropping_notifications(way: Way, era: str) -> None:
-    """Not passing a notification on drops it."""
+    """A notification that is not passed on is dropped."""
     got: list[int] = []
     handled, seen = asyncio.Event(), asyncio.Event()
 
@@ -879,7 +879,7 @@ async def test_dropping_notifications(way: Way, era: str) -> None:
 
 @with_handshake
 async def test_initialized_takes_effect_innermost(way: Way) -> None:
-    """Not passing a notification on drops it. `notifications/initialized` takes effect before its handler."""
+    """A notification that is not passed on is dropped. `notifications/initialized` takes effect before its handler."""
     states: list[Any] = []
     done = asyncio.Event()
 
@@ -994,7 +994,7 @@ async def test_asking_where_the_stateless_era_cannot(way: Way, method: str) -> N
 
 @with_handshake
 async def test_what_is_sent_during_initialize(way: Way) -> None:
-    """What it sends while `initialize` is served is held back."""
+    """Messages sent while `initialize` is served are held back."""
     vetoes = ["no"]
 
     async def tell(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -1019,7 +1019,7 @@ async def test_what_is_sent_during_initialize(way: Way) -> None:
 @with_handshake
 @pytest.mark.parametrize("where", ["handler", "middleware"])
 async def test_asking_from_notifications(way: Way, where: str) -> None:
-    """Handlers and middlewares of notifications of the handshake era may ask, too."""
+    """Handlers and middlewares of notifications may also ask, in the handshake era."""
     found: asyncio.Queue[list[str]] = asyncio.Queue()
     method = "notifications/roots/list_changed"
 
@@ -1041,7 +1041,7 @@ async def test_asking_from_notifications(way: Way, where: str) -> None:
 
 @everywhere
 async def test_results_that_json_cannot_write(way: Way, era: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What JSON can't write in the result of a tool is the tool's failure."""
+    """A tool result that can't be written as JSON is a failure of the tool."""
     content = {"high": float("nan")}
 
     async def spoil(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -1096,7 +1096,7 @@ async def test_call_next_of_notifications(way: Way, era: str) -> None:
 
 @everywhere
 async def test_results_of_notifications(way: Way, era: str) -> None:
-    """What a middleware returns is not used."""
+    """The return value of a middleware is not used."""
     done = asyncio.Event()
 
     async def chatty(ctx: Context[Any], call_next: CallNext) -> Any:
@@ -1113,7 +1113,7 @@ async def test_results_of_notifications(way: Way, era: str) -> None:
 
 @everywhere
 async def test_errors_of_notifications(way: Way, era: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What is raised is logged."""
+    """Exceptions are logged."""
     watch = Watch()
     async with talking(a_server(watch), era, WAYS[way]) as talk:
         await talk.say({"method": "notifications/acme", "params": {"x": -1}})
@@ -1128,7 +1128,7 @@ async def test_errors_of_notifications(way: Way, era: str, caplog: pytest.LogCap
 
 @everywhere
 async def test_call_next_raises_what_was_raised(way: Way, era: str) -> None:
-    """`call_next` raises what the handler raised."""
+    """`call_next` raises the exception of the handler."""
     watch = Watch()
     async with talking(a_server(watch), era, WAYS[way]) as talk:
         assert (await talk.ask("acme/crash"))["error"] == {"code": -32603, "message": "Internal server error"}
@@ -1139,7 +1139,7 @@ async def test_call_next_raises_what_was_raised(way: Way, era: str) -> None:
 
 @everywhere
 async def test_refusals_are_protocol_errors(way: Way, era: str) -> None:
-    """What Gemel refuses is a `ProtocolError`."""
+    """Requests that Gemel refuses raise a `ProtocolError`: one of the class of its error."""
     watch = Watch()
     async with talking(a_server(watch), era, WAYS[way]) as talk:
         wire = (await talk.ask("acme/typed", x="one"))["error"]
@@ -1153,7 +1153,7 @@ async def test_refusals_are_protocol_errors(way: Way, era: str) -> None:
 
 @everywhere
 async def test_failed_tools_are_results(way: Way, era: str) -> None:
-    """A failed tool is a result."""
+    """A failed tool has a result."""
     watch = Watch()
     async with talking(a_server(watch), era, WAYS[way]) as talk:
         assert await talk.call("fail") == "no tea"

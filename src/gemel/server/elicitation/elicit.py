@@ -358,7 +358,7 @@ class KeyedElicitation(ElicitationStrategy):
         self._requested.clear()
 
     def nested_key(self, method: str, params: Mapping[str, Any]) -> str:
-        return self._numbered(f"nested-{_digest(ordered_text([method, params]))[:32]}") + "/"
+        return self._numbered(f"nested-{_digest(method.encode() + ordered_text(params))[:32]}") + "/"
 
     def is_relayed(self, result: InputRequiredResult) -> bool:
         return True
