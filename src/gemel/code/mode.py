@@ -133,12 +133,13 @@ class CodeMode:
 
         async def locate(ctx: Context[Any], tool: Tool) -> OfferedTool:
             catalog: Catalog = owner.catalog
-            found = await catalog.locate_tool(ctx, tool.name)
+            found = await catalog.locate_tool(ctx, tool.name, behind=around)
             server = found.server or owner.name
             hints = self._hints(server, tool, is_own=found.tool is not None)
             return OfferedTool(server, tool.name.removeprefix(f"{server}_"), tool, hints)
 
-        return CodeModeAround(self, locate)
+        around = CodeModeAround(self, locate)
+        return around
 
     def client(self, of: ClientMethods | ClientGroup, **options: Unpack[ClientOptions]) -> Client:
         """Return a client with these few tools over the tools of another client or of a client group.

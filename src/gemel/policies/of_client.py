@@ -32,6 +32,7 @@ from gemel.policies.rules import Ruling
 from gemel.schema.content import TextContent
 from gemel.schema.elicitation import ElicitFormParams
 from gemel.schema.tools import CallToolResult, ListToolsResult
+from gemel.server.composition.namespace import suggest
 from gemel.values.encoding import encode_value, plain_value
 
 _MOST = 1000
@@ -100,6 +101,8 @@ class PolicyOfClient:
         arguments, inexact = by_schema(listed, given, defaults=trusted)
         request = self._request(name, listed, arguments=arguments, inexact=inexact)
         ruling = await self._decider.decide(request)
+        if ruling.effect == "ask" and listed is None:
+            return _failure(ctx, await self._unknown(ctx, call_next, name))
         approved = record(ruling)
         if ruling.effect == "deny":
             return _failure(ctx, denial(request, ruling, always=await self._decider.hides(request)))
@@ -115,6 +118,12 @@ class PolicyOfClient:
                 return _failure(ctx, refusal(request))
             approved(by)
         return await call_next(ctx.replace(params={**ctx.params, "arguments": given}))
+
+    async def _unknown(self, ctx: ClientContext, call_next: CallNext, name: str) -> str:
+        """The error for a tool that the server doesn't list: nobody is asked about it."""
+        tools = await self._fetch(ctx, call_next)
+        shown = [one for one, tool in tools.items() if not await self._decider.hides(self._request(one, tool))]
+        return f"Unknown tool: {suggest((), 'tools', name, shown)}"
 
     async def _approval(self, request: PolicyRequest, ruling: Ruling) -> str | None:
         """Who approves the call, or did; None for nobody. Raises ProtocolError if there is no way to ask."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -12,7 +13,16 @@ import msgspec
 from gemel.backends.keys import make_key
 from gemel.backends.server_backend import ServerBackend
 from gemel.decisions import approving
-from gemel.errors import BackendError, GemelError, InvalidArguments, InvalidParams, NoSession, Overloaded, ToolError
+from gemel.errors import (
+    BackendError,
+    GemelError,
+    InvalidArguments,
+    InvalidParams,
+    NoSession,
+    Overloaded,
+    ProtocolError,
+    ToolError,
+)
 from gemel.policies.decider import Decider
 from gemel.policies.listing import (
     Listings,
@@ -35,6 +45,7 @@ from gemel.server.composition.namespace import suggest
 from gemel.server.context import Context, caller_key, served_call
 from gemel.server.elicitation.elicit import Declined
 from gemel.server.features.tools import invalid_arguments
+from gemel.server.features.visibility import require_scopes
 from gemel.server.middleware.chain import CallNext
 from gemel.server.session_state import SessionState
 
@@ -78,7 +89,7 @@ class PolicyOfServer:
     async def _listed(self, ctx: Context[Any], tool: Any) -> PolicyRequest:
         """A tool of a list, for its caller."""
         name = name_of(tool)
-        found = await self._server.catalog.locate_tool(ctx, name)
+        found = await self._server.catalog.locate_tool(ctx, name, behind=self)
         return self._request(ctx, name, found, tool)
 
     def _request(self, ctx: Context[Any], name: str, found: ToolLocation, listed: Any, **call: Any) -> PolicyRequest:
@@ -101,9 +112,27 @@ class PolicyOfServer:
             **call,
         )
 
-    async def _fetch(self, ctx: Context[Any], call_next: CallNext) -> dict[str, Any]:
-        """All tools that are listed behind the policy, also those that it hides."""
-        return await all_tools(lambda params: call_next(ctx.replace(method="tools/list", params=params)))
+    async def _fetch(self, ctx: Context[Any], call_next: CallNext, *, as_handler: bool = False) -> dict[str, Any]:
+        """All tools that are listed behind the policy, also those that it hides; for the client, or for a handler."""
+
+        def list_page(params: dict[str, Any]) -> Any:
+            page = ctx.replace(method="tools/list", params=params)
+            page.depth += as_handler
+            return call_next(page)
+
+        return await all_tools(list_page)
+
+    async def _find(self, ctx: Context[Any], call_next: CallNext, name: str) -> Any:
+        """A tool as it is listed for this caller behind the policy; None for one that doesn't exist or is hidden there.
+
+        Code mode lists few tools to clients, and all of them to handlers.
+        """
+        for as_handler in (False, True):
+            caller = (caller_key(ctx), ctx.scopes, as_handler)
+            fetch = partial(self._fetch, ctx, call_next, as_handler=as_handler)
+            if (listed := await self._listings.find(caller, name, fetch)) is not None:
+                return listed
+        return None
 
     # ---------------------------------------------------------------- calls
 
@@ -111,14 +140,14 @@ class PolicyOfServer:
         params = ctx.decoded_params
         name, given = params.get("name"), params.get("arguments")
         given = {} if given is None else given
+        sent = msgspec.Raw(msgspec.json.encode(given))
         if not isinstance(name, str):
             return await call_next(ctx)  # which is an error
         if not isinstance(given, Mapping):
             raise InvalidParams("arguments: expected an object")
-        found = await self._server.catalog.locate_tool(ctx, name)
+        found = await self._server.catalog.locate_tool(ctx, name, behind=self)
         listed, invalid = None, None
         if found.tool is not None and not found.is_changed:
-            sent = msgspec.Raw(msgspec.json.encode(given))
             try:
                 if found.tool.has_pydantic:
                     found.tool.check_size(ctx, sent)
@@ -127,19 +156,30 @@ class PolicyOfServer:
                 invalid = exc
                 arguments, inexact = by_schema(found.tool.tool, given, defaults=False)
         else:
-            listed = await self._listings.find(caller_key(ctx), name, lambda: self._fetch(ctx, call_next))
+            listed = await self._find(ctx, call_next, name)
             trusted = found.tool is not None or self._decider.trusts(found.server)
             arguments, inexact = by_schema(listed, given, defaults=trusted)
         request = self._request(ctx, name, found, listed, arguments=arguments, inexact=inexact, client=_client(ctx))
         ruling = await self._decider.decide(request)
-        note_span(ruling)
         if ruling.effect == "deny" and await self._decider.hides(request):
+            note_span(ruling)
             record(ruling)
             raise InvalidParams(await self._unknown(ctx, name, call_next))
+        if ruling.effect != "allow" and (listed or await self._find(ctx, call_next, name)) is None:
+            raise InvalidParams(await self._unknown(ctx, name, call_next))
+        note_span(ruling)
+        if ruling.effect == "ask":
+            try:
+                require_scopes(ctx, found.scopes)
+                if found.tool is not None and not found.is_changed:
+                    found.tool.check_headers(ctx, sent)
+            except ProtocolError:
+                record(ruling)
+                raise
         if ruling.effect != "allow" and invalid is not None and found.tool is not None:
             record(ruling)
             if isinstance(invalid, InvalidArguments):
-                return invalid_arguments(ctx, found.tool, name, msgspec.Raw(msgspec.json.encode(given)), invalid)
+                return invalid_arguments(ctx, found.tool, name, sent, invalid)
             raise invalid
         is_known = found.tool is not None or listed is not None
         # What was judged is what goes on: members are there once, whatever a server elsewhere makes of repeated ones.
@@ -156,12 +196,11 @@ class PolicyOfServer:
 
     async def _pass(self, ctx: Context[Any], call_next: CallNext, name: str, *, is_known: bool) -> Any:
         """Pass a call on. The error for an unknown tool suggests only what its caller may know."""
-        if is_known:
-            return await call_next(ctx)
         try:
             return await call_next(ctx)
         except InvalidParams as exc:
-            if "Did you mean" not in str(exc):
+            unknown = f"Unknown tool: {suggest(served_call(ctx).layers, 'tools', name)}"
+            if "Did you mean" not in str(exc) or (is_known and not str(exc).startswith(f"{unknown}. ")):
                 raise
             raise InvalidParams(await self._unknown(ctx, name, call_next)) from None
 

@@ -125,11 +125,13 @@ class ToolLocation(NamedTuple):
             server itself for its own tools. None for a tool that nothing here has.
         tool: The registered tool; None for one of a remote server.
         is_changed: Whether `ToolChanges` may change its names or arguments on the way.
+        scopes: What a call needs, by the tool and by `ToolChanges` on the way, as far as that is known here.
     """
 
     server: str | None
     tool: RegisteredTool | None
     is_changed: bool
+    scopes: frozenset[str] = frozenset()
 
 
 NOWHERE = ToolLocation(None, None, is_changed=True)
@@ -202,21 +204,40 @@ class Catalog:
 
     async def find_tool(self, ctx: Context[Any], name: str) -> RegisteredTool | None:
         """The tool of a name, here or in a mounted server, if this caller sees it; None for one of a remote server."""
-        return (await self.locate_tool(ctx, name)).tool
+        return (await self._locate_here(ctx, name)).tool
 
-    async def locate_tool(self, ctx: Context[Any], name: str) -> ToolLocation:
-        """Where the tool of a name is: here, in a mounted server, or elsewhere."""
-        changes = any(isinstance(one, ToolChanges) for one in self._middleware)
+    async def locate_tool(self, ctx: Context[Any], name: str, *, behind: object = None) -> ToolLocation:
+        """Where the tool of a name is: here, in a mounted server, or elsewhere.
+
+        The name is the one outside of all middleware, or of what is behind one of them.
+        """
+        first = next((place for place, one in enumerate(self._middleware, 1) if one is behind), 0)
+        changes = [one for one in self._middleware[first:] if isinstance(one, ToolChanges)]
+        scopes: frozenset[str] = frozenset()
+        for change in changes:
+            inner = change.inner(name)
+            if inner is None:
+                return NOWHERE
+            name = inner
+            scopes |= change.scopes(name)
+        found = await self._locate_here(ctx, name)
+        return found._replace(is_changed=found.is_changed or bool(changes), scopes=found.scopes | scopes)
+
+    async def _locate_here(self, ctx: Context[Any], name: str) -> ToolLocation:
+        """Where a tool is, by its name behind the middleware."""
         tool = self._tools.find(ctx, name)
         if tool is not None:
-            return ToolLocation(self._server._own_name, tool, is_changed=changes)
+            return ToolLocation(self._server._own_name, tool, is_changed=False, scopes=tool.item.scopes)
         mount, inner = await self._find(ctx, "tools", name)
         if mount is None:
-            return ToolLocation(self._server._own_name if self._server._is_remote else None, None, is_changed=changes)
+            return ToolLocation(self._server._own_name if self._server._is_remote else None, None, is_changed=False)
         inner_name = inner if mount.changes is None else mount.changes.inner(inner)
         below = NOWHERE if inner_name is None else await mount.server.catalog.locate_tool(ctx, inner_name)
-        changed = changes or mount.changes is not None or below.is_changed
-        return ToolLocation(mount.prefix.text or mount.server._own_name, below.tool, is_changed=changed)
+        scopes = below.scopes
+        if mount.changes is not None and inner_name is not None:
+            scopes |= mount.changes.scopes(inner_name)
+        changed = mount.changes is not None or below.is_changed
+        return ToolLocation(mount.prefix.text or mount.server._own_name, below.tool, is_changed=changed, scopes=scopes)
 
     def tools_without_tasks(self) -> list[str]:
         """The tools, here and in mounted servers, whose option `task` has no effect since no extension serves tasks."""

@@ -125,6 +125,18 @@ class ToolChanges:
             return inner
         return (argument.name or inner) if argument.value is UNSET else None
 
+    def scopes(self, tool: str) -> frozenset[str]:
+        """Return the scopes that a call needs besides those of the tool.
+
+        Args:
+            tool: The name of the tool in the server.
+
+        Returns:
+            The scopes; none for a tool that isn't changed.
+        """
+        change = self._changes.get(tool)
+        return frozenset() if change is None else frozenset(change.scopes)
+
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
         """Change what is called on the way in, and what is listed on the way out."""
         if ctx.method == "tools/call":
@@ -151,8 +163,7 @@ class ToolChanges:
                 raise InvalidParams(f"Unknown tool: {suggest(served_call(ctx).layers, 'tools', outer)}")
             members["name"] = Raw(msgspec.json.encode(name))
             change = self._changes.get(name)
-            if change is not None and change.scopes:
-                require_scopes(ctx, frozenset(change.scopes))
+            require_scopes(ctx, self.scopes(name))
             if change is not None and change.arguments:
                 arguments = msgspec.json.decode(members.get("arguments", b"{}"), type=dict[str, Raw])
                 names = argument_names(served_call(ctx).layers, outer) or str

@@ -149,6 +149,14 @@ class RegisteredTool:
         """Check how many values arguments have that pydantic is going to read. Raises InvalidParams."""
         check_values(arguments, served_call(ctx).session.connection.limits.values // 2)
 
+    def check_headers(self, ctx: Context[Any], arguments: Raw) -> None:
+        """Compare arguments of a client with the headers that repeat them. Raises ProtocolError if they differ."""
+        if self.header_params and not ctx.depth:
+            call = served_call(ctx).call
+            head = call.origin.head
+            if head is not None and call.era.mirrors_requests(over_http=True):
+                judge_parameters(head, self.header_params, msgspec.json.decode(arguments))
+
     async def _awaited(self, ctx: Context[Any], arguments: dict[str, Any]) -> Result:
         for name in self._contexts:
             arguments[name] = ctx
@@ -299,11 +307,8 @@ class Tools(Entries[RegisteredTool]):
             )
         if entry.item.scopes:
             require_scopes(ctx, entry.item.scopes)
-        if entry.header_params and not ctx.depth:
-            call = served_call(ctx).call
-            head = call.origin.head
-            if head is not None and call.era.mirrors_requests(over_http=True):
-                judge_parameters(head, entry.header_params, msgspec.json.decode(params.arguments))
+        if entry.header_params:
+            entry.check_headers(ctx, params.arguments)
         if entry.has_pydantic and len(params.arguments) > SMALL:
             entry.check_size(ctx, params.arguments)
         try:
