@@ -93,6 +93,21 @@ async def test_the_client_of_an_authenticated_caller_is_the_one_that_was_authent
     assert (seen[-1].principal, seen[-1].client) == ("anna", "app-1")
 
 
+@both_eras
+async def test_a_function_sees_the_claims_of_the_token(era: EraName) -> None:
+    def decide(request: PolicyRequest) -> Any:
+        return "allow" if "editor" in request.claims.get("roles", ()) else "deny"
+
+    server, _ = make_server()
+    server.add_middleware(Policy(decide))
+    assert await names(server, era=era, principal="fay") == []
+    editor = Principal("eve", claims={"roles": ["editor"]})
+    assert len(await names(server, era=era, principal=editor)) == 4
+    async with Client(server, era=era, principal=editor) as client:
+        assert (await client.call_tool("read", {"path": "a"})).text == "content of a"
+    assert "editor" not in repr(PolicyRequest(tool="a", claims={"roles": ["editor"]}))
+
+
 # ---------------------------------------------------------------- hints
 
 

@@ -106,6 +106,7 @@ class PolicyOfServer:
             hints=hints,
             principal=ctx.principal,
             scopes=ctx.scopes,
+            claims=ctx.claims,
             server=found.server,
             parameters=parameters,
             shown=without_secrets(tool, call.get("arguments")),

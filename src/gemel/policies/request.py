@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from gemel.schema.tools import ToolAnnotations
@@ -70,6 +71,7 @@ class PolicyRequest:
         hints: What a trusted server says about the tool; otherwise the defaults of the specification.
         principal: Who was authenticated; None for nobody.
         scopes: What the request was authorized for.
+        claims: The further claims of the caller's token, such as its roles, read-only. Functions may look at them, rules don't.
         server: The server that has the tool: the prefix that it is mounted with, or its name in a client group. None if it isn't
             known.
         client: The id of the client that was authenticated, otherwise the name that it gives itself. None for a tool of a list,
@@ -85,6 +87,7 @@ class PolicyRequest:
     hints: Hints = NO_HINTS
     principal: str | None = None
     scopes: frozenset[str] = frozenset()
+    claims: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     server: str | None = None
     client: str | None = None
     inexact: bool = False

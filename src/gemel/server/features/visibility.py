@@ -49,6 +49,11 @@ class Caller:
         return self._ctx.scopes
 
     @property
+    def claims(self) -> Mapping[str, Any]:
+        """The further claims of the caller's token, such as its roles, read-only; empty without authorization."""
+        return self._ctx.claims
+
+    @property
     def capabilities(self) -> ClientCapabilities:
         """What the client declared, with this request or in its handshake."""
         return self._ctx.client_capabilities
