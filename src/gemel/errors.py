@@ -228,14 +228,16 @@ class MissingClientCapability(ProtocolError):
 
     Args:
         required: The capabilities, in the shape of ClientCapabilities.
+        purpose: What they are needed for, if the call alone doesn't say it: "by which …".
     """
 
     code = -32021
     http_status = 400
 
-    def __init__(self, required: dict[str, Any]) -> None:
+    def __init__(self, required: dict[str, Any], purpose: str = "") -> None:
         names = ", ".join(sorted(required))
-        super().__init__(f"Missing required client capability: {names}", {"requiredCapabilities": required})
+        text = f"Missing required client capability: {names}{', ' if purpose else ''}{purpose}"
+        super().__init__(text, {"requiredCapabilities": required})
         self.required = required
 
 

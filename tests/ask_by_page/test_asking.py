@@ -410,10 +410,10 @@ async def test_a_policy_asks_the_principal_and_the_user_of_the_machine(era: str,
     async with place(guarded, era) as here:
         result = await here.call("delete", {"name": "a"})
         assert "May it be deleted?" in result.text
-        await here.browser.answer(here.link(result), {"Your answer": True})
+        await here.browser.answer(here.link(result))
         assert (await here.call("delete", {"name": "a"})).text == "a is deleted"
         refused = await here.call("delete", {"name": "b"})
-        await here.browser.answer(here.link(refused), {"Your answer": False})
+        await here.browser.answer(here.link(refused), action="decline")
         assert (await here.call("delete", {"name": "b"})).text == "not allowed"
 
 

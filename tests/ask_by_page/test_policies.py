@@ -58,7 +58,8 @@ async def test_a_call_is_approved_and_its_handler_asks_too(era: str, place: Any,
         assert "Allow delete" in asked.text
         page = await here.browser.open(here.link(asked))
         assert '"name": "a.txt"' in page.text
-        await here.browser.send(page, {"Allow this call": True})
+        allowed = await here.browser.send(page)
+        assert "You allowed this call" in allowed.text
         reason = await here.call("delete", {"name": "a.txt"})
         assert "Why is a.txt deleted?" in reason.text
         assert files.deleted == []
@@ -74,22 +75,27 @@ async def test_a_call_is_approved_and_its_handler_asks_too(era: str, place: Any,
 
 @both_eras
 @pytest.mark.parametrize("place", [local, authorized])
-@pytest.mark.parametrize("answer", [({"Allow this call": False}, "accept"), ({}, "decline")])
-async def test_a_call_that_is_not_approved_has_no_effect(
-    era: str, place: Any, answer: tuple[dict[str, Any], str], files: Files
-) -> None:
+async def test_a_call_that_is_not_approved_has_no_effect(era: str, place: Any, files: Files) -> None:
     async with place(files.make, era) as here:
-        fields, action = answer
-        await here.browser.answer(here.link(await here.call("delete", {"name": "a"})), fields, action=action)
+        link = here.link(await here.call("delete", {"name": "a"}))
+        refused = await here.browser.answer(link, action="decline")
+        assert "You did not allow this call" in refused.text
         assert "did not allow" in (await here.call("delete", {"name": "a"})).text
     assert files.deleted == []
     assert [line["outcome"] for line in receipts(files.receipts)] == ["declined"]
 
 
+async def test_the_page_of_a_policy_has_two_buttons_and_nothing_to_fill_in(files: Files) -> None:
+    async with local(files.make, "2026") as here:
+        page = await here.browser.open(here.link(await here.call("delete", {"name": "a"})))
+        assert [control.kind for control in page.controls] == ["hidden", "hidden"]
+        assert "Allow Decline" in page.text
+
+
 @both_eras
 async def test_an_approval_counts_for_its_arguments_only(era: str, files: Files) -> None:
     async with authorized(files.make, era) as here:
-        await here.browser.answer(here.link(await here.call("delete", {"name": "a"})), {"Allow this call": True})
+        await here.browser.answer(here.link(await here.call("delete", {"name": "a"})))
         assert "Allow delete" in (await here.call("delete", {"name": "b"})).text
 
 

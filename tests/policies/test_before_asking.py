@@ -213,3 +213,19 @@ async def test_no_decision_is_noted_about_a_tool_that_does_not_exist() -> None:
     async with Client(server, on_elicit=Person()) as client:
         await answer(client, "nosuch")
     assert noted == [[]]
+
+
+@both_eras
+async def test_a_question_that_can_not_be_asked_names_its_rule_and_the_log_helps_once(
+    era: EraName, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = [{"name": "destructive tools", "tool": "sell", "effect": "ask"}]
+    server, ran = make_shop(middleware=[Policy({"default": "allow", "rule": rules})])
+    async with Client(server, era=era) as client:
+        for _ in range(2):
+            said = await answer(client, "sell", item="a")
+            assert "elicitation, by which the policy asks before sell is called (destructive tools)" in said
+    assert not ran
+    assert [
+        record.message.count("AskByPage") for record in caplog.records if "destructive tools" in record.message
+    ] == [1]

@@ -73,7 +73,7 @@ async def test_a_client_without_forms_is_asked_on_a_page(era: str, place: Any, a
         assert not ran
         page = await here.browser.open(here.link(first))
         assert "Allow delete of files?" in page.text
-        await here.browser.send(page, {"Allow this call": allows}, action="accept" if allows else "decline")
+        await here.browser.send(page, action="accept" if allows else "decline")
         second = await here.call("delete", {"path": "a"})
         assert second.is_error is not allows
     assert ran == (["a"] if allows else [])

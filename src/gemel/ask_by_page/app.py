@@ -30,6 +30,7 @@ _GONE: Final = (
     "This link can't be used",
     "It was used, has expired, or is not complete. Ask your assistant to try again: it gets a new link.",
 )
+_GO_BACK: Final = "Go back to your assistant and tell it that you have answered."
 _ANSWERED: Final = ("This is answered", "Go back to your assistant and tell it so.")
 
 
@@ -230,8 +231,15 @@ class PageApp:
         answered = msgspec.structs.replace(question, answer=msgspec.json.encode(answer), posted=posted, errors={})
         if not await self._questions.change(token, question, answered):
             return message_page(*_ANSWERED, 410)
-        title = "Thank you" if answer.action == "accept" else "You declined"
-        return message_page(title, "Go back to your assistant and tell it that you have answered.", 200)
+        return message_page(_recorded(question, answer), _GO_BACK, 200)
+
+
+def _recorded(question: OpenQuestion, answer: ElicitResult) -> str:
+    """What an answer says, as the heading of the last page."""
+    if question.approves:
+        allowed = answer.action == "accept" and all((answer.content or {"": False}).values())
+        return "You allowed this call" if allowed else "You did not allow this call"
+    return "Thank you: your answer is recorded" if answer.action == "accept" else "You declined"
 
 
 def _joined(pairs: Collection[tuple[bytes, bytes]]) -> dict[bytes, bytes]:

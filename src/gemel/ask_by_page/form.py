@@ -63,6 +63,10 @@ class FormPage:
         """
         return "".join(field.html(posted, (errors or {}).get(field.name, "")) for field in self._fields)
 
+    def approval(self) -> str:
+        """Return HTML by which a button alone says yes to each field, of a form that asks for nothing else."""
+        return "".join(f'<input type="hidden" name="{field.key}" value="on">' for field in self._fields)
+
     def read(self, posted: Posted) -> tuple[dict[str, Any], dict[str, str]]:
         """Return the content that was posted, and what is wrong with it by the name of the property.
 

@@ -118,13 +118,14 @@ def question_page(
         text = errors.get("") or "Something is not right yet: see below."
         alert = f'<p class="error" role="alert">{escape(text)}</p>'
     form = FormPage(msgspec.json.decode(question.schema))
+    fields = form.approval() if question.approves else form.html(posted, errors)
     body = (
         f'{alert}<p class="question">{escape(escape_text(question.message))}</p>'
         f"<h2>What this is about</h2><dl>{table}</dl>"
         '<p class="hint">Answer only if you have just asked your assistant for this.</p>'
-        f'<form method="post" accept-charset="utf-8">{form.html(posted, errors)}'
+        f'<form method="post" accept-charset="utf-8">{fields}'
         f'<input type="hidden" name="secret" value="{escape(question.secret)}">'
-        '<p><button name="action" value="accept">Send</button>'
+        f'<p><button name="action" value="accept">{"Allow" if question.approves else "Send"}</button>'
         '<button name="action" value="decline" formnovalidate>Decline</button></p></form>'
     )
     return page("Your assistant has a question", body, 422 if errors else 200, headers)

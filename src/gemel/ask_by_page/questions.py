@@ -51,6 +51,7 @@ class OpenQuestion(msgspec.Struct, array_like=True):
         errors: Why.
         visitor: A digest of the cookie of the first visitor, who alone may answer; "" for no such bond.
         answer: The answer, as the JSON of an `ElicitResult`; b"" before.
+        approves: Whether a policy asks for a yes or no.
     """
 
     audience: Audience
@@ -68,6 +69,7 @@ class OpenQuestion(msgspec.Struct, array_like=True):
     errors: dict[str, str] = {}
     visitor: str = ""
     answer: bytes = b""
+    approves: bool = False
 
 
 class _Waiting(msgspec.Struct, array_like=True):
@@ -235,6 +237,7 @@ def new_question(
     ttl: float,
     posted: Mapping[str, Sequence[str]] | None = None,
     errors: Mapping[str, str] | None = None,
+    approves: bool = False,
 ) -> OpenQuestion:
     """Return a question that can be answered for some seconds; see `OpenQuestion`."""
     return OpenQuestion(
@@ -251,6 +254,7 @@ def new_question(
         expires=time.time() + ttl,
         posted=None if posted is None else {name: list(values) for name, values in posted.items()},
         errors=dict(errors or {}),
+        approves=approves,
     )
 
 

@@ -276,6 +276,7 @@ class PageElicitation(RetriedElicitation[PageState]):
                 ttl=self._questions.ttl,
                 posted=self._posted.get(key),
                 errors={} if error is None else {"": error},
+                approves=key in self._approvals,
             )
             token = self._state.tokens[key] = await self._questions.ask(question)
             self._new.add(key)

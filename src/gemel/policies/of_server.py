@@ -18,6 +18,7 @@ from gemel.errors import (
     GemelError,
     InvalidArguments,
     InvalidParams,
+    MissingClientCapability,
     NoSession,
     Overloaded,
     ProtocolError,
@@ -72,6 +73,8 @@ class PolicyOfServer:
         self._decider = decider
         self._server = server
         self._listings = Listings()
+        #: The rules of which the log says that a client could not be asked.
+        self._unasked: set[str] = set()
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
         """Decide about a call, or leave tools out of a list."""
@@ -247,7 +250,7 @@ class PolicyOfServer:
         if self._decider.ask is not None:
             by = await self._by_function(ctx, self._decider.ask, request, digest)
         else:
-            by = await self._elicit(ctx, question(request, ruling, digest))
+            by = await self._elicit(ctx, request, ruling, question(request, ruling, digest))
         if by is not None:
             await self._remember(ctx, digest, ruling, by)
         return by
@@ -273,12 +276,24 @@ class PolicyOfServer:
 
         return await ctx.step(approval, digest)  # once over all rounds
 
-    async def _elicit(self, ctx: Context[Any], message: str) -> str | None:
+    async def _elicit(self, ctx: Context[Any], request: PolicyRequest, ruling: Ruling, message: str) -> str | None:
         token = approving.set(True)
         try:
             answer = await ctx.elicit(message, FORM)
         except Declined:
             return None
+        except MissingClientCapability as exc:
+            by = ruling.rule or "default"
+            if by not in self._unasked:
+                self._unasked.add(by)
+                logger.warning(
+                    "The policy asks before %s is called (%s), and a client can't be asked: it has no forms. "
+                    "Server(ask=AskByPage(…)) asks authenticated users on a web page",
+                    request.tool,
+                    by,
+                )
+            purpose = f"by which the policy asks before {request.tool} is called ({by})"
+            raise MissingClientCapability(exc.required, purpose) from None
         finally:
             approving.reset(token)
         return (ctx.principal or "the user") if answer.get("allow") is True else None
