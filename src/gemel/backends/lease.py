@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+from gemel.backends.patience import Outage
 from gemel.errors import GemelError, LeaseLost
 
 logger = logging.getLogger("gemel")
@@ -81,6 +82,7 @@ async def hold_lease(
     owner = os.urandom(16).hex().encode()
     deadline = None if wait is None else time.monotonic() + wait
     pause = FIRST_PAUSE
+    lease, refused = None, False
     try:
         # Measured from before the operation, the lease ends here no later than in the backend.
         began = time.monotonic()
@@ -99,14 +101,19 @@ async def hold_lease(
         finally:
             renewing.cancel()
             await asyncio.wait([renewing])
+    except GemelError:
+        refused = lease is None
+        raise
     finally:  # also if the wait was cancelled: the last attempt may have taken it
         try:
             await release(owner)
         except GemelError as exc:
-            logger.warning("The lease of %r could not be released, and ends by itself: %s", key, exc)
+            level = logging.DEBUG if refused else logging.WARNING  # what could not be taken is no news
+            logger.log(level, "The lease of %r could not be released, and ends by itself: %s", key, exc)
 
 
 async def _renew(lease: Lease, take: Callable[[bytes], Awaitable[int]], owner: bytes, ttl: float) -> None:
+    outage = Outage(f"The lease of {lease.key!r} could not be renewed yet", f"The lease of {lease.key!r} is renewed")
     while not lease.lost:
         await asyncio.sleep(ttl / 3)
         began = time.monotonic()
@@ -114,7 +121,8 @@ async def _renew(lease: Lease, take: Callable[[bytes], Awaitable[int]], owner: b
             if await take(owner) != lease.token:  # somebody else holds it, or did meanwhile
                 began = -ttl
         except GemelError as exc:
-            logger.warning("The lease of %r could not be renewed yet: %s", lease.key, exc)
+            outage.failed(exc)
             continue
+        outage.ended()
         if not lease.lost:
             lease._until = began + ttl

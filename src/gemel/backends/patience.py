@@ -16,6 +16,35 @@ logger = logging.getLogger("gemel")
 ResultT = TypeVar("ResultT")
 
 
+class Outage:
+    """Says in the log that something fails, once, and that it works again: not each of the tries in between.
+
+    Args:
+        failing: What doesn't work.
+        works: What is said when it works again.
+    """
+
+    def __init__(self, failing: str, works: str) -> None:
+        self._failing, self._works = failing, works
+        self._since: float | None = None
+
+    def failed(self, exc: Exception) -> None:
+        """Note a failure.
+
+        Args:
+            exc: The reason.
+        """
+        if self._since is None:
+            self._since = time.monotonic()
+            logger.warning("%s: %s", self._failing, exc)
+
+    def ended(self) -> None:
+        """Note that it works."""
+        if self._since is not None:
+            logger.warning("%s, after %.0f s", self._works, time.monotonic() - self._since)
+            self._since = None
+
+
 async def store_patiently(write: Callable[[], Awaitable[ResultT]], seconds: float, what: str) -> ResultT:
     """Store something, again for some time while the backend can't be reached or is full.
 

@@ -19,6 +19,7 @@ import pytest
 from gemel import BackendError, Client, Context, DefinitionError, Overloaded, Server, Tasks
 from gemel.backends import Backend, MemoryBackend, ServerBackend, SqliteBackend
 from gemel.backends.keys import make_key
+from gemel.backends.lease import hold_lease
 from gemel.extensions.tasks import BackendEngine, TaskEngine, TaskRunner
 from gemel.extensions.tasks.index import BUCKETS, FORMAT, OpenTask
 
@@ -592,3 +593,60 @@ async def test_tasks_run_on_an_engine_of_the_user(era: Any) -> None:
         endless = await client.call_tool("wait", task=True)
         await endless.cancel()
         assert (await endless.refresh()).status == "cancelled"
+
+
+class Unreachable(MemoryBackend):
+    """A store that is down from time to time."""
+
+    shared = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = False
+        self.tries = 0
+
+    async def get(self, key: str) -> bytes | None:
+        if self.down:
+            self.tries += 1
+            raise BackendError("away")
+        return await super().get(key)
+
+    async def end_of(self, name: str) -> int:
+        if self.down:
+            self.tries += 1
+            raise BackendError("away")
+        return await super().end_of(name)
+
+    def lease(self, key: str, *, ttl: float, wait: float | None = None) -> Any:
+        async def take(owner: bytes) -> int:
+            if self.down:
+                self.tries += 1
+                raise BackendError("away")
+            return 1
+
+        async def release(owner: bytes) -> None:
+            if self.down:
+                raise BackendError("away")
+
+        return hold_lease(take, release, key, ttl=ttl, wait=wait)
+
+
+async def test_a_store_that_is_down_is_one_line_in_the_log_and_its_return_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    backend = Unreachable()
+
+    def lines() -> list[str]:
+        return [record.message for record in caplog.records if record.message.startswith("Tasks are")]
+
+    runner = Runner()
+    async with running(backend, runner, lease=SHORT) as engine:
+        await engine.submit("first")
+        await until(lambda: runner.ended)
+        backend.down = True
+        await until(lambda: backend.tries > 5)
+        (line,) = lines()
+        assert "Tasks are not begun by this process until it reaches the backend: away" in line
+        backend.down = False
+        await until(lambda: len(lines()) == 2)
+        assert "Tasks are begun again" in lines()[-1]

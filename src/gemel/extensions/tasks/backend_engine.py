@@ -23,6 +23,7 @@ from typing import Final
 from gemel.backends.base import Backend
 from gemel.backends.keys import make_key
 from gemel.backends.lease import Lease
+from gemel.backends.patience import Outage
 from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, DefinitionError, GemelError, Overloaded
 from gemel.extensions.tasks.engine import TaskRunner
@@ -438,6 +439,7 @@ class _LoopEngine:
     async def _attend(self, runner: TaskRunner) -> None:
         """Hold a lease and look for tasks; with another lease, as another process, when one was lost."""
         pause = _FIRST_PAUSE
+        outage = Outage("Tasks are not begun by this process until it reaches the backend", "Tasks are begun again")
         stop = self._backend.watch(self._hints, partial(_set, self._loop, self._look))
         try:
             while True:
@@ -446,17 +448,17 @@ class _LoopEngine:
                     async with self._backend.lease(self._process_key(name), ttl=self._lease, wait=self._lease) as lease:
                         self._held, self.name_held, pause = lease, name, _FIRST_PAUSE
                         try:
-                            await self._serve(runner, lease)
+                            await self._serve(runner, lease, outage)
                         finally:
                             await self._leave(runner, name)
                 except (GemelError, TimeoutError) as exc:
-                    logger.warning("Tasks are not run by this process until it reaches the backend: %s", exc)
+                    outage.failed(exc)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
             stop()
 
-    async def _serve(self, runner: TaskRunner, lease: Lease) -> None:
+    async def _serve(self, runner: TaskRunner, lease: Lease, outage: Outage) -> None:
         self._next_sweep = 0.0
         while not lease.lost:
             self._look.clear()
@@ -467,8 +469,9 @@ class _LoopEngine:
                 await self._send_hints()
                 await self._read_hints()
                 await self._take_waiting()
+                outage.ended()
             except GemelError as exc:
-                logger.warning("Tasks that wait are not begun yet: %s", exc)
+                outage.failed(exc)
                 self._next_sweep = 0.0
                 await asyncio.sleep(min(_FIRST_PAUSE, self._lease / 15))
             with suppress(TimeoutError):

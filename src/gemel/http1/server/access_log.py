@@ -38,16 +38,29 @@ def with_access_log(serve: ServeRequest) -> ServeRequest:
 
 def _log(request: ServedRequest, began: float) -> None:
     scope, address = request.scope, request.scope["client"]
+    client, principal = "unix" if address is None else address[0], scope.get("gemel.principal")
+    path = ascii(scope["raw_path"].decode("latin-1"))[1:-1] + ("?…" if scope["query_string"] else "")
+    ms = (time.perf_counter() - began) * 1000
+    more = {
+        "http_client": client,
+        "http_principal": principal,
+        "http_method": scope["method"],
+        "http_path": path,
+        "http_status": request.status,
+        "http_bytes": request.sent,
+        "http_ms": round(ms, 3),
+    }
     logger.info(
         '%s %s "%s %s HTTP/%s" %d %d bytes %d ms',
-        "unix" if address is None else address[0],
-        ascii(scope.get("gemel.principal") or "-")[1:-1],
+        client,
+        ascii(principal or "-")[1:-1],
         scope["method"],
-        ascii(scope["raw_path"].decode("latin-1"))[1:-1] + ("?…" if scope["query_string"] else ""),
+        path,
         scope["http_version"],
         request.status,
         request.sent,
-        (time.perf_counter() - began) * 1000,
+        ms,
+        extra=more,
     )
 
 

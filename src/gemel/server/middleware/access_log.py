@@ -44,7 +44,7 @@ class AccessLog:
 
     The record has attributes for formatters that write JSON: `mcp_method`, `mcp_target` (the tool, prompt or URI),
     `mcp_outcome`, `mcp_ms`, `mcp_principal`, `mcp_client` and `mcp_client_version` (as the client says), `mcp_request_id`,
-    `mcp_version`. The outcome is `ok`, `failed` (a result with
+    `mcp_version`, `mcp_client_address` (of an HTTP request; behind a trusted proxy that of the client). The outcome is `ok`, `failed` (a result with
     `isError`), `asked` (a round that asks the user), `error -32602` (a JSON-RPC error code), `crashed` or `cancelled`.
     Messages that are refused before any middleware have a record of their own; see `refused`.
     Arguments and results are not logged.
@@ -126,7 +126,7 @@ class AccessLog:
         self._logger.log(self._level, "%s: %s, %s", what, outcome, text, extra=more)
 
     def _write(self, ctx: Context[Any], outcome: str, ms: float) -> None:
-        target, client = target_of(ctx), ctx.client_info
+        target, client, address = target_of(ctx), ctx.client_info, ctx.client_address
         more: dict[str, Any] = {
             "mcp_method": ctx.method,
             "mcp_target": target,
@@ -137,6 +137,7 @@ class AccessLog:
             "mcp_client_version": shorten(client.version) if client is not None else None,
             "mcp_request_id": ctx.request_id,
             "mcp_version": ctx.protocol_version,
+            "mcp_client_address": None if address is None else address[0],
         }
         if self._params:
             more["mcp_params"] = shorten(bytes(ctx.params).decode("utf-8", "replace"), _PARAMS)

@@ -171,7 +171,8 @@ def status_error(
     text = excerpt(body)
     is_page = headers.get("content-type", "").startswith("text/html")
     details = f"{error.message} ({error.code})" if error is not None else _PAGE if is_page else text
-    parts = [f"{what}: HTTP {status}", shorten(details), _HINTS.get(status, "")]
+    hint = "" if status == 403 and error is not None else _HINTS.get(status, "")  # an MCP server gives the exact reason
+    parts = [f"{what}: HTTP {status}", shorten(details), hint]
     kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
     return kind(". ".join(part for part in parts if part), status, kept, text, error)
 

@@ -334,7 +334,9 @@ class Supervisor:
             served = child.ready_since is not None and now - child.ready_since >= SERVED_SECONDS
             delay = slot.back_off(served, now)
             if not self._give_up():
-                logger.warning("%s ended: %s. The next one starts in %.1f s", name, _describe(status), delay)
+                # Somebody has sent SIGTERM to a worker that served, if that ends with 0.
+                level = logging.WARNING if status or child.ready_since is None else logging.INFO
+                logger.log(level, "%s ended: %s. The next one starts in %.1f s", name, _describe(status), delay)
             if self._reload_work is not None and slot.number is None:
                 logger.warning("The workers of the last reload end with it; new ones load the code again")
 
