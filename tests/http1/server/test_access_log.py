@@ -28,6 +28,10 @@ async def test_each_request_is_one_line(caplog: pytest.LogCaptureFixture) -> Non
         '127.0.0.1 - "POST /a?… HTTP/1.1" 200 13 bytes',
         '127.0.0.1 - "GET /x HTTP/1.0" 200 7 bytes',
     ]
+    first = next(vars(record) for record in caplog.records if record.name == "gemel.access")
+    assert (first["http_client"], first["http_principal"]) == ("127.0.0.1", None)
+    assert (first["http_method"], first["http_path"], first["http_status"]) == ("POST", "/a?…", 200)
+    assert (first["http_bytes"], first["http_ms"] >= 0) == (13, True)
 
 
 async def test_a_response_that_goes_on_without_a_task_is_logged_when_it_is_over(

@@ -124,6 +124,7 @@ async def test_the_record_has_attributes_for_programs(caplog: pytest.LogCaptureF
     (record,) = [vars(record) for record in caplog.records if record.name == "audit"]
     assert (record["mcp_method"], record["mcp_target"], record["mcp_outcome"]) == ("tools/call", "say", "ok")
     assert (record["mcp_principal"], record["mcp_version"]) == (None, "2026-07-28")
+    assert record["mcp_client_address"] is None
     assert record["mcp_ms"] > 0
     assert '"word":"hello"' in record["mcp_params"].replace(" ", "")
     assert record["levelno"] == logging.DEBUG

@@ -44,8 +44,8 @@ class AccessLog:
 
     The record has attributes for formatters that write JSON: `mcp_method`, `mcp_target` (the tool, prompt or URI),
     `mcp_outcome`, `mcp_ms`, `mcp_principal`, `mcp_client` and `mcp_client_version` (as the client says), `mcp_request_id`,
-    `mcp_version`, `mcp_client_address` (of an HTTP request; behind a trusted proxy that of the client). The outcome is `ok`, `failed` (a result with
-    `isError`), `asked` (a round that asks the user), `error -32602` (a JSON-RPC error code), `crashed` or `cancelled`.
+    `mcp_version`, `mcp_client_address` (over HTTP; behind a trusted proxy that of the client). The outcome is `ok`, `failed` (a
+    result with `isError`), `asked` (a round that asks the user), `error -32602` (a JSON-RPC error code), `crashed` or `cancelled`.
     Messages that are refused before any middleware have a record of their own; see `refused`.
     Arguments and results are not logged.
 
