@@ -9,10 +9,12 @@ import pytest
 from gemel import Client, Context, PeerError, Principal, Server, ToolChange, ToolChanges
 from gemel.code import CodeMode
 from gemel.decisions import Decision, decisions
+from gemel.errors import HttpStatus
 from gemel.policies import Policy
 from gemel.protocol.eras.base import EraName
 from gemel.testing import both_eras
 from tests.policies.places import PLACES, Person, around_group, make_server
+from tests.serving import over_http
 
 everywhere = pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
 ASK: dict[str, Any] = {"default": "ask"}
@@ -137,6 +139,22 @@ async def test_scopes_and_arguments_come_before_the_question(era: EraName) -> No
         assert not person.asked
         assert await answer(client, "sell", item="a") == "sold"
     assert len(person.asked) == len(ran) == 1
+
+
+@both_eras
+async def test_over_http_the_challenge_comes_before_the_question(era: EraName) -> None:
+    server, ran = make_shop(middleware=[Policy(ASK)])
+    person = Person()
+    async with (
+        over_http(server, authenticate=lambda scope, headers: Principal("ann")) as url,
+        Client(url, era=era, on_elicit=person) as client,
+    ):
+        with pytest.raises(HttpStatus) as refused:
+            await client.call_tool("wipe", {"item": "a"})
+    assert refused.value.status == 403
+    assert 'scope="shop.write"' in refused.value.headers["www-authenticate"]
+    assert not person.asked
+    assert not ran
 
 
 @both_eras

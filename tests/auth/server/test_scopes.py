@@ -239,6 +239,7 @@ async def test_clients_see_the_challenge(era: Era) -> None:
             with pytest.raises(HttpStatus) as refused:
                 await ben.call_tool("add", {"text": "x"})
         assert refused.value.status == 403
+        assert str(refused.value).endswith("Insufficient scope: this needs notes.write (403)")
         assert 'scope="notes.write"' in refused.value.headers["www-authenticate"]
 
 

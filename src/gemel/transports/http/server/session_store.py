@@ -38,7 +38,11 @@ logger = logging.getLogger("gemel")
 NOT_FOUND = Refusal(
     404, "Session not found: it has ended or never was. Start over with initialize, without Mcp-Session-Id"
 )
-NO_ID = Refusal(400, "Mcp-Session-Id is missing: send the one that came with the answer to initialize")
+NO_ID = Refusal(
+    400,
+    "Mcp-Session-Id is missing: send the one that came with the answer to initialize. A request of revision 2026-07-28 needs "
+    "no session: it names the revision in MCP-Protocol-Version and in its _meta",
+)
 TOO_MANY_SESSIONS = overloaded("Too many of your sessions are in use here: try again later")
 _CANCELLED = Refusal(400, "initialize was cancelled")
 #: Sessions that are looked at for one that is not in use, so that a flood of handshakes costs little.
