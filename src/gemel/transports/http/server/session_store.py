@@ -40,8 +40,8 @@ NOT_FOUND = Refusal(
 )
 NO_ID = Refusal(
     400,
-    "Mcp-Session-Id is missing: send the one that came with the answer to initialize. A request of revision 2026-07-28 needs "
-    "no session: it names the revision in MCP-Protocol-Version and in its _meta",
+    "Mcp-Session-Id is missing: send the one that came with the answer to initialize. A request of the stateless revisions needs "
+    "none: it names its revision in MCP-Protocol-Version and in its _meta",
 )
 TOO_MANY_SESSIONS = overloaded("Too many of your sessions are in use here: try again later")
 _CANCELLED = Refusal(400, "initialize was cancelled")
