@@ -611,11 +611,11 @@ class Unreachable(MemoryBackend):
             raise BackendError("away")
         return await super().get(key)
 
-    async def end_of(self, name: str) -> int:
+    async def end_of(self, log: str) -> int:
         if self.down:
             self.tries += 1
             raise BackendError("away")
-        return await super().end_of(name)
+        return await super().end_of(log)
 
     def lease(self, key: str, *, ttl: float, wait: float | None = None) -> Any:
         async def take(owner: bytes) -> int:
