@@ -250,6 +250,24 @@ def test_a_list_of_what_is_left_out(project: Path, capsys: pytest.CaptureFixture
     assert "weather.py is left out" in printed(capsys, "bundle", "weather.py", code=1)[1]
 
 
+def test_data_and_tests_are_left_out_and_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    left_out = ("weather.db", "weather.db-wal", "data/old.sqlite3", "conftest.py", "test_weather.py")
+    for name in (*left_out, "tests/x.py", "snapshots/a.json"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("private")
+    notes = printed(capsys, "bundle", "weather.py", "-o", "w.mcpb")[1]
+    assert list(members("w.mcpb")) == ["manifest.json", "README.md", "data/cities.csv", "pyproject.toml", "weather.py"]
+    for name in (*left_out, "tests/", "snapshots/"):
+        assert name in notes
+
+    (project / ".mcpbignore").write_text("tests\n!old.sqlite3\n")
+    notes = printed(capsys, "bundle", "weather.py", "-o", "w.mcpb")[1]
+    assert "data/old.sqlite3" in members("w.mcpb")
+    assert "weather.db" in notes
+    assert "old.sqlite3" not in notes
+    assert "tests/" not in notes
+
+
 def test_a_file_alone_brings_its_dependencies(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "pyproject.toml").unlink()
     metadata = '# /// script\n# requires-python = ">=3.12"\n# dependencies = ["httpx"]\n# ///\n'

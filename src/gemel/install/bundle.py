@@ -28,6 +28,12 @@ _EXCLUDED = (
     *(".*", "__pycache__", "*.pyc", "node_modules", "venv", "env", "build", "dist", "*.egg-info", "*.mcpb"),
     *("*.pem", "*.key", "*.p12", "*.pfx", "id_rsa*", "id_ed25519*", "*.env", "secrets.*", "credentials*.json", "*.log"),
 )
+#: Data that a server keeps beside its program, and tests with what they compare. Their names are among the notes.
+_DATA_AND_TESTS = (
+    *("*.db", "*.db3", "*.sqlite", "*.sqlite3", "*.duckdb", "*.mdb", "*.rdb"),
+    *("*-journal", "*-wal", "*-shm", "*.wal", "*.bak"),
+    *("conftest.py", "test_*.py", "*_test.py", "/test", "/tests", "/snapshots"),
+)
 _IGNORE_FILE = ".mcpbignore"
 #: The beginning of the calendar of zip files: the same sources make the same archive.
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -60,8 +66,9 @@ class Bundle(NamedTuple):
 def make_bundle(metadata: Metadata, target: str) -> Bundle:
     """Make the bundle of a server.
 
-    In a project it has all files of the project's folder, except hidden ones, environments, caches, build results, keys, and
-    what `.mcpbignore` lists. A file without a project is bundled alone, with a pyproject.toml of its inline metadata.
+    In a project it has all files of the project's folder, except hidden ones, environments, caches, build results, keys,
+    databases, tests, and what `.mcpbignore` lists. A line `!PATTERN` there includes what is excluded otherwise. A file
+    without a project is bundled alone, with a pyproject.toml of its inline metadata.
 
     Args:
         metadata: What is published about the server.
@@ -81,7 +88,12 @@ def make_bundle(metadata: Metadata, target: str) -> Bundle:
         files = {path.name: path.read_bytes(), "pyproject.toml": _pyproject(metadata, path).encode()}
         entry_point, words = path.name, [f"{path.name}{suffix}"]
     else:
-        files = dict(_project_files(metadata.folder))
+        left_out: list[str] = []
+        files = dict(_project_files(metadata.folder, left_out))
+        if left_out:
+            notes.append(
+                f"left out as data or tests: {', '.join(left_out)}; to include one, write `!NAME` into {_IGNORE_FILE}"
+            )
         if not _needs_gemel(metadata.project.get("dependencies", ())):
             notes.append(f"`dependencies` in pyproject.toml lacks {DISTRIBUTION}: add {json.dumps(requirement())}")
         entry_point, words = _located(path, target, suffix, metadata.folder, files)
@@ -113,7 +125,9 @@ def _located(
     except ValueError:
         raise StartError(f"{path} is not in the project {folder}") from None
     if name not in files:
-        raise StartError(f"{name} is left out of the bundle: rename it, or change {_IGNORE_FILE}")
+        raise StartError(
+            f"{name} is left out of the bundle: rename it, or write `!{Path(name).name}` into {_IGNORE_FILE}"
+        )
     return name, [f"{name}{suffix}"]
 
 
@@ -206,19 +220,30 @@ def _needs_gemel(dependencies: Sequence[Any]) -> bool:
     return any(found is not None and found[1].lower() == DISTRIBUTION for found in names)
 
 
-def _project_files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The files of a project by name. Symbolic links to folders are not followed; those that lead out are refused."""
-    patterns = [*_EXCLUDED, *_ignored(folder)]
+def _project_files(folder: Path, left_out: list[str]) -> Iterator[tuple[str, bytes]]:
+    """The files of a project by name; the names of data and tests are added to `left_out`.
+
+    Symbolic links to folders are not followed; those that lead out are refused.
+    """
+    own = _ignored(folder)
     size = 0
+
+    def included(path: Path, *, is_folder: bool = False) -> bool:
+        if not _excludes([*_EXCLUDED, *_DATA_AND_TESTS, *own], path):
+            return True
+        if not _excludes([*_EXCLUDED, *own], path):
+            left_out.append(path.as_posix() + "/" * is_folder)
+        return False
+
     for place, folders, names in os.walk(folder):
         inside = Path(place).relative_to(folder)
         folders[:] = sorted(
             name
             for name in folders
-            if not _matches(inside / name, patterns) and not (Path(place) / name / "pyvenv.cfg").exists()
+            if included(inside / name, is_folder=True) and not (Path(place) / name / "pyvenv.cfg").exists()
         )
         for name in sorted(names):
-            if _matches(inside / name, patterns):
+            if not included(inside / name):
                 continue
             content = path_within(folder, inside / name).read_bytes()
             size += len(content)
@@ -238,11 +263,15 @@ def _ignored(folder: Path) -> list[str]:
     return [line.strip().rstrip("/") for line in lines if line.strip() and not line.startswith("#")]
 
 
-def _matches(path: Path, patterns: Sequence[str]) -> bool:
+def _excludes(patterns: Sequence[str], path: Path) -> bool:
+    """Whether the last pattern that matches excludes the file or folder; one with `!` before it includes."""
     name, whole = path.name, path.as_posix()
-    return any(
-        fnmatch.fnmatchcase(whole if "/" in pattern else name, pattern.removeprefix("/")) for pattern in patterns
-    )
+    excluded = False
+    for pattern in patterns:
+        bare = pattern.removeprefix("!")
+        if fnmatch.fnmatchcase(whole if "/" in bare else name, bare.removeprefix("/")):
+            excluded = bare == pattern
+    return excluded
 
 
 def _archive(files: dict[str, bytes]) -> bytes:
