@@ -101,6 +101,10 @@ def test_the_prompt_names_the_word(era: Era) -> None:
 '''
 
 PYPROJECT = """\
+[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
 [project]
 name = "{name}"
 version = "0.1.0"
@@ -108,6 +112,9 @@ description = "A server for the Model Context Protocol"
 readme = "README.md"
 requires-python = ">=3.11"
 dependencies = ["{gemel}"]
+
+[tool.setuptools]
+py-modules = ["server"]
 
 [dependency-groups]
 dev = ["{gemel_cli}", "pytest"]
