@@ -11,6 +11,7 @@ import pytest
 
 from gemel import StartError
 from gemel.cli.values import parse_arguments, parse_strings
+from gemel.values.encoding import encode_value
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -74,6 +75,36 @@ SCHEMA: dict[str, Any] = {
 )
 def test_words_become_arguments_by_their_schema(words: list[str], found: Any) -> None:
     assert parse_arguments(words, SCHEMA) == found
+
+
+DIGITS = "12345678901234567.89"
+
+
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        ([f"price={DIGITS}"], f'{{"price":{DIGITS}}}'),
+        (["price=0.30"], '{"price":0.30}'),
+        ([f"cost={DIGITS}", "total=0.30"], f'{{"cost":"{DIGITS}","total":"0.30"}}'),
+        (["total=x"], '{"total":"x"}'),
+        ([f"costs=2.5,{DIGITS}"], f'{{"costs":[2.5,"{DIGITS}"]}}'),
+        ([f"costs=[{DIGITS}]", f"any.deep={DIGITS}"], f'{{"costs":[{DIGITS}],"any":{{"deep":{DIGITS}}}}}'),
+        ([f'any:={{"deep": [{DIGITS}]}}'], f'{{"any":{{"deep":[{DIGITS}]}}}}'),
+        (["price=1e999"], '{"price":"1e999"}'),
+    ],
+)
+def test_numbers_keep_the_digits_that_were_typed(words: list[str], sent: str) -> None:
+    decimal = {"anyOf": [{"type": "number"}, {"type": "string", "format": "decimal"}]}
+    pydantic = {
+        "anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": "^[0-9.]*$"}, {"type": "null"}]
+    }
+    properties = {
+        **SCHEMA["properties"],
+        "cost": decimal,
+        "total": pydantic,
+        "costs": {"type": "array", "items": decimal},
+    }
+    assert encode_value(parse_arguments(words, {"properties": properties})).decode() == sent
 
 
 def test_without_a_schema_json_is_taken_for_json_and_all_else_for_text() -> None:

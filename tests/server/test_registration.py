@@ -6,6 +6,7 @@ import functools
 import itertools
 import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from decimal import Decimal
 from typing import Annotated, Any, Literal, NoReturn, ParamSpec, Self, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
@@ -288,7 +289,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
     ),
     "limit of another type in msgspec": (
         with_annotation(Annotated[int, msgspec.Meta(min_length=1)]),
-        "Can only set `min_length` on a str",
+        "msgspec.Meta sets `min_length` only on a str",
+    ),
+    "limit of a Decimal in msgspec": (
+        with_annotation(Annotated[Decimal | None, msgspec.Meta(ge=0)]),
+        "msgspec.Meta sets `ge` only on a numeric type; for a Decimal use pydantic's Field",
     ),
     "empty Literal": (with_annotation(Literal[()]), "can't be read from JSON"),
     "wrong default": (

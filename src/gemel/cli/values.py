@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from math import isinf
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Raw
 
 from gemel.errors import StartError, shorten
 
@@ -19,7 +21,7 @@ def parse_arguments(words: Sequence[str], schema: Mapping[str, Any]) -> dict[str
 
     `key=value` is converted to the type of `key` in the schema, `key:=json` is JSON. `@file` in place of the value reads it
     from a file, `@-` from standard input; `@@` stands for an `@`. `a.b=1` sets a member of an object; a repeated key makes a
-    list.
+    list. Numbers keep their digits: one that no float has is `msgspec.Raw`, or text if the schema accepts a decimal as text.
 
     Args:
         words: The arguments as they were typed.
@@ -87,6 +89,12 @@ class _ArgumentSchema:
         declared = (each.schema["items"] for each in self.alternatives if "items" in each.schema)
         return _ArgumentSchema(next(declared, None), self.root)
 
+    @property
+    def takes_decimal_text(self) -> bool:
+        """Whether it accepts a number as a string, as Gemel and pydantic list a Decimal."""
+        texts = (each.schema for each in self.alternatives if each.schema.get("type") == "string")
+        return any(text.get("format") == "decimal" or "pattern" in text for text in texts)
+
     def member(self, name: str) -> _ArgumentSchema | None:
         """Return the schema of a member; None if it is unknown."""
         for alternative in self.alternatives:
@@ -148,10 +156,23 @@ def _convert(text: str, schema: _ArgumentSchema) -> Any:
     if "boolean" in types and text.lower() in _WORDS and "string" not in types:
         return _WORDS[text.lower()]
     try:
-        value = msgspec.json.decode(text.encode())
+        value = _decode(text.encode())
     except (msgspec.DecodeError, RecursionError):
         return text
+    if type(value) is Raw and schema.takes_decimal_text:
+        return text
     return value if "string" not in types or _TYPES[type(value)] & types else text
+
+
+def _exact(text: str) -> float | Raw:
+    """A number that isn't an integer: a float if that has the same digits, otherwise as it was typed, for a Decimal."""
+    value = float(text)
+    if isinf(value):
+        raise msgspec.DecodeError("a number is out of range")
+    return value if repr(value) == text else Raw(text.encode())
+
+
+_decode = msgspec.json.Decoder(float_hook=_exact).decode
 
 
 _WORDS = {"yes": True, "on": True, "no": False, "off": False, "true": True, "false": False}
@@ -161,6 +182,7 @@ _TYPES: dict[type, set[str]] = {
     bool: {"boolean"},
     int: {"integer", "number"},
     float: {"number"},
+    Raw: {"number"},
     str: {"string"},
     list: {"array"},
     dict: {"object"},
@@ -169,7 +191,7 @@ _TYPES: dict[type, set[str]] = {
 
 def _parse_json(path: list[str], text: str) -> Any:
     try:
-        return msgspec.json.decode(text.encode())
+        return _decode(text.encode())
     except (msgspec.DecodeError, RecursionError) as exc:
         raise StartError(f"{'.'.join(path)}: {shorten(text)!r} is not JSON: {exc}") from exc
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from pydantic import ConfigDict, EncodedBytes, PydanticUserError, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
+from gemel.values.decimals import DecimalPlaces
 from gemel.values.schemas import HASHABLE, READ_KEYS, duration_schema, flag_schema, moment_schema, with_encoded_lengths
 
 
@@ -40,11 +41,16 @@ class PydanticCodec:
         self._config = config if has_configuration else None
         #: Whether objects of other classes are read by a model; pydantic would write only what their `__dict__` holds.
         self.reads_attributes = _has(self.adapter.core_schema, _reads_attributes)
+        self._decimals = DecimalPlaces(self.adapter.core_schema)
         self._by_alias = None if _has(self.adapter.core_schema, _sets_by_alias) else True
 
     def read(self, text: bytes, *, strict: bool | None = None) -> Any:
         """A value of JSON text, with aliases or names of members. Raises pydantic's ValidationError."""
-        return self.adapter.validate_json(text, strict=strict, by_alias=True, by_name=True)
+        return self.adapter.validate_json(self._decimals.exact(text), strict=strict, by_alias=True, by_name=True)
+
+    def read_strictly(self, text: bytes) -> Any:
+        """A value of JSON text, with the names that the schema lists. Raises pydantic's ValidationError."""
+        return self.adapter.validate_json(self._decimals.exact(text), strict=True)
 
     def dump(
         self, value: object, fallback: Callable[[Any], Any], *, warnings: Literal["none", "error"] = "none"

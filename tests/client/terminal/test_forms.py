@@ -34,6 +34,12 @@ MANY = {"type": "array", "items": {"type": "string", "enum": ["red", "green", "b
         ({"type": "integer"}, " -42 ", -42),
         ({"type": "number"}, "3", 3),
         ({"type": "number"}, "-.5e1", -5.0),
+        ({"anyOf": [{"type": "number"}, {"type": "string", "format": "decimal"}]}, "0.30", "0.30"),
+        (
+            {"anyOf": [{"type": "number"}, {"type": "string", "format": "decimal"}, {"type": "null"}]},
+            "12345678901234567.89",
+            "12345678901234567.89",
+        ),
         ({"type": "boolean"}, "Yes", True),
         ({"type": "boolean"}, "off", False),
         (TITLED, "2", "w"),
@@ -57,6 +63,7 @@ def test_text_becomes_a_value_of_the_field(schema: Any, text: str, value: Any) -
 @pytest.mark.parametrize(
     ("schema", "text", "word"),
     [
+        ({"anyOf": [{"type": "number"}, {"type": "string", "format": "decimal"}]}, "much", "is not a number"),
         ({"type": "string", "minLength": 3}, "ab", "shorter than 3"),
         ({"type": "string", "maxLength": 3}, "abcd", "longer than 3"),
         ({"type": "string", "pattern": "^[a-z]+$"}, "A1", "does not match"),

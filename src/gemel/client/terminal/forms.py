@@ -28,6 +28,7 @@ _NO = {"n", "no", "false", "off", "0"}
 _FORMATS = {
     "email": ("an e-mail address", "ada@example.org"),
     "uri": ("a URI", "https://example.org/page"),
+    "decimal": ("a number", "19.90"),
     "date": ("a date (year-month-day)", "2031-05-17"),
     "date-time": ("a date and time with its time zone", "2031-05-17T20:15:00+02:00"),
 }
@@ -175,7 +176,9 @@ class FormField:
 
     def _string(self, text: str) -> str:
         name = self.schema.get("format")
-        if isinstance(name, str) and name in _FORMATS and text:
+        if name == "decimal":
+            _number(text, "number")  # which has fewer digits than the text
+        elif isinstance(name, str) and name in _FORMATS and text:
             import jsonschema_rs
 
             if not jsonschema_rs.is_valid({"format": name}, text, validate_formats=True):
@@ -250,7 +253,20 @@ def _simplify(schema: object, definitions: Mapping[str, Any], depth: int = 0) ->
         if len(real) == 1 and depth < MAX_FIELDS:  # a definition may refer to itself
             outer = {key: value for key, value in simple.items() if key != "anyOf"}
             simple = {**_simplify(real[0], definitions, depth + 1), **outer}
+        elif _is_decimal(real):
+            outer = {key: value for key, value in simple.items() if key != "anyOf"}
+            simple = {**outer, "type": "string", "format": "decimal"}
     return simple
+
+
+def _is_decimal(options: list[Any]) -> bool:
+    """Whether these are a number, and a text that is one: what has more digits than a number of JSON keeps."""
+    texts = [option for option in options if option.get("type") == "string"]
+    return (
+        len(options) == 2
+        and {option.get("type") for option in options} == {"number", "string"}
+        and (texts[0].get("format") == "decimal" or "pattern" in texts[0])
+    )
 
 
 def _choices(schema: object) -> Iterator[Choice]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal, DecimalException
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -43,6 +44,8 @@ from gemel.values.encoding import NotSerializable, plain_value
 #: From a parameter's own name to the name that the caller uses for it; None for one that the caller doesn't pass.
 Rename: TypeAlias = Callable[[str], str | None]
 
+#: A number with a larger exponent is beyond a float, and is not made an integer.
+_MOST_DIGITS = 308
 #: What the readers raise for text that isn't JSON at all.
 _NOT_JSON = (msgspec.MsgspecError, ValueError)
 
@@ -282,17 +285,22 @@ def _struct(parameters: Sequence[Parameter]) -> type[msgspec.Struct]:
 def _with_integers(text: bytes | Raw) -> bytes | None:
     """The same JSON with 2.0 written as 2, which is an integer in JSON Schema. None if nothing changes."""
     try:
-        given = msgspec.json.decode(text)
+        given = _decode_numbers(text)
         whole = _whole(given)
-    except (RecursionError, *_NOT_JSON):
+    except (RecursionError, DecimalException, *_NOT_JSON):
         return None
-    return None if whole is given else msgspec.json.encode(whole)
+    return None if whole is given else _encode_numbers(whole)
+
+
+#: Numbers that aren't integers as decimals, which keep all their digits.
+_decode_numbers = msgspec.json.Decoder(float_hook=Decimal).decode
+_encode_numbers = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def _whole(value: object) -> Any:
     """A copy with integers; the same object where there is nothing to change."""
-    if type(value) is float:
-        return int(value) if value.is_integer() else value
+    if type(value) is Decimal:
+        return int(value) if value.adjusted() <= _MOST_DIGITS and value == value.to_integral_value() else value
     if isinstance(value, dict):
         changed = {name: new for name, old in value.items() if (new := _whole(old)) is not old}
         return {**value, **changed} if changed else value

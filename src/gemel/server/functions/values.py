@@ -202,6 +202,10 @@ def _without_json_form(annotation: object) -> UnsupportedType | None:
     return None
 
 
+#: What msgspec raises for a limit of another type: `ge` of a Decimal.
+_MISAPPLIED = re.compile(r"Can only set `(\w+)` on an? (.+?) type")
+
+
 class MsgspecType:
     """msgspec reads and writes."""
 
@@ -212,6 +216,9 @@ class MsgspecType:
         try:
             info = mi.type_info(annotation)
         except TypeError as reason:
+            if limit := _MISAPPLIED.match(str(reason)):
+                advice = "; for a Decimal use pydantic's Field" if limit[2] == "numeric" else ""
+                raise TypeError(f"msgspec.Meta sets `{limit[1]}` only on a {limit[2]} type{advice}") from None
             raise UnsupportedType(_one_line(reason)) from None
         self.schema = writer.write(info, annotation)
         #: Whether text that is read fits the schema.
@@ -312,7 +319,7 @@ class PydanticType:
 
     def read(self, text: bytes | Raw) -> Any:
         try:
-            value = self._codec.adapter.validate_json(bytes(text), strict=True)
+            value = self._codec.read_strictly(bytes(text))
             if self._keys is not None:
                 _check_keys(self._keys, text)
             return value
