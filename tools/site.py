@@ -121,6 +121,8 @@ def publish(built: Path, pages: dict[str, str], output: Path) -> None:
     listed = [{"version": name, "title": name, "aliases": []} for name in versions]
     (output / "versions.json").write_text(json.dumps(listed), encoding="utf-8")
     refresh = f'<meta http-equiv="refresh" content="0; url={versions[0]}/">'
+    newest = (output / versions[0] / "llms.txt").read_text(encoding="utf-8")  # tools look for it at the root
+    (output / "llms.txt").write_text(re.sub(r"\]\((?!\w+:)", f"]({versions[0]}/", newest), encoding="utf-8")
     (output / "index.html").write_text(f"<!doctype html><title>Gemel</title>{refresh}\n", encoding="utf-8")
 
 

@@ -299,4 +299,8 @@ def test_versions_stand_side_by_side_and_the_newest_is_shown_first(
     listed = json.loads((tmp_path / "site" / "versions.json").read_text(encoding="utf-8"))
     assert [one["version"] for one in listed] == ["0.10.0", "0.9.1", "0.9.0"]
     assert "url=0.10.0/" in (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    links = (tmp_path / "site" / "llms.txt").read_text(encoding="utf-8")
+    assert "Version 0.10.0." in links, "tools look for it at the root"
+    assert "](0.10.0/index.md): " in links
+    assert "](0.10.0/llms-full.txt): " in links
     assert "Version 0.9.0." in (tmp_path / "site" / "0.9.0" / "llms-full.txt").read_text(encoding="utf-8")
