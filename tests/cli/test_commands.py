@@ -255,6 +255,7 @@ def test_nobody_is_asked_where_nobody_sits(file: Path, era: str) -> None:
     done = gemel("call", f"{file}:server", "favourite", "--era", era)
     assert done.returncode == 1
     assert "Missing required client capability: elicitation" in (done.stdout if era == "2025" else done.stderr)
+    assert "run it in a terminal, with the extra cli (pip install 'gemel[cli]')" in done.stderr
 
 
 def test_the_usual_name_is_found_among_several_servers(file: Path) -> None:
@@ -292,6 +293,18 @@ def test_what_a_server_said_before_it_died_is_shown_once(words: list[str], targe
     sent = "gemel: initialize got no answer", "gemel: initialize was not sent"  # if it died before that
     assert ours.startswith(tuple(f"{one}: the server process (" for one in sent))
     assert ours.endswith(") exited with code 1; see what it wrote to standard error")
+
+
+def test_a_call_that_may_have_run_is_said_to(tmp_path: Path) -> None:
+    file = tmp_path / "dying.py"
+    file.write_text(
+        "import os, signal\nfrom gemel import Server\nserver = Server('dying')\n"
+        "@server.tool\ndef die() -> None:\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = gemel("call", str(file), "die")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("gemel: tools/call got no answer: the server process (")
+    assert done.stderr.endswith("; the tool may have run\n")
 
 
 def test_a_server_that_wants_authorization_gets_it_where_the_command_line_says(tmp_path: Path) -> None:

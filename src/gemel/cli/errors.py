@@ -7,7 +7,14 @@ import sys
 
 import msgspec
 
-from gemel.errors import GemelError, PeerError
+from gemel.errors import CallError, GemelError, MissingClientCapability, Outcome, PeerError
+from gemel.version import install_command
+
+#: How a server refuses to ask a client that can't answer, as an error or as the text of a result.
+NO_ELICITATION = "Missing required client capability: elicitation"
+HOW_TO_ANSWER = (
+    f"it asks the user: run it in a terminal, with the extra cli ({install_command('cli')}) and without --no-input"
+)
 
 
 def report(exc: GemelError, options: argparse.Namespace | None) -> None:
@@ -35,7 +42,16 @@ def report(exc: GemelError, options: argparse.Namespace | None) -> None:
         is_line = getattr(options, "json_lines", False)
         write(sys.stdout, (encoded if is_line else msgspec.json.format(encoded)).decode() + "\n")
     elif cause == str(exc):
-        print_error(cause)
+        print_error(f"{cause}{_advice(exc)}")
+
+
+def _advice(exc: GemelError) -> str:
+    """What to know or to do about an error that its text doesn't say."""
+    if isinstance(exc, CallError) and exc.outcome is Outcome.UNKNOWN and str(exc).startswith("tools/call "):
+        return "; the tool may have run"
+    if isinstance(exc, PeerError) and exc.code == MissingClientCapability.code and NO_ELICITATION in exc.message:
+        return f"; {HOW_TO_ANSWER}"
+    return ""
 
 
 def print_error(text: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from gemel.cli.commands.tasks import print_result
 from gemel.cli.connect import client_for, time_limits
 from gemel.cli.console import Console, as_json
+from gemel.cli.errors import HOW_TO_ANSWER, NO_ELICITATION
 from gemel.cli.values import parse_arguments
 from gemel.client.client import Client
 from gemel.errors import PeerError, StartError, ToolCallError
@@ -39,6 +40,8 @@ async def run(options: argparse.Namespace) -> int:
                     raise
                 raise StartError(f"{exc.message}; {suggest_tool(options.name, list(tools))}") from exc
         console.result(result, options)
+        if result.is_error and result.text.startswith(NO_ELICITATION):
+            console.note(HOW_TO_ANSWER)
         return 1 if result.is_error else 0
 
 
