@@ -89,6 +89,20 @@ def test_a_focused_field_is_not_behind_the_buttons(open_form: Callable[..., Page
         )
 
 
+def test_what_nobody_has_chosen_is_missing(forms: Inspected) -> None:
+    page = forms.open("#/tools/stamp")
+    expect(field(page, "text")).to_contain_text("at least 1 character")
+    expect(field(page, "text")).not_to_contain_text("characters")
+    fill(page, text="now")
+    run(page)
+    for name in ("kind", "urgent"):
+        expect(field(page, name)).to_contain_text("This is required.")
+    expect(page.get_by_role("region", name="Call", exact=True)).to_have_count(0)
+    page.get_by_label("kind", exact=True).select_option(label="open")
+    page.get_by_label("urgent", exact=True).select_option(label="false")
+    expect(run(page)).to_contain_text("open, False, now, blue")
+
+
 def test_everything_that_is_missing_is_marked_and_sent_only_on_demand(open_form: Callable[..., Page]) -> None:
     page = open_form()
     run(page)

@@ -72,7 +72,7 @@ def test_inner_calls_decisions_and_receipts_are_in_the_panel_of_the_call(
         go(page, "#/tools/pay")
         fill(page, to="Ann")
         call = run(page, f"Run in {era}")
-        call.get_by_role("checkbox").check()
+        call.get_by_role("combobox").select_option(label="true")
         call.get_by_role("button", name="Accept", exact=True).click()
         inside = call.get_by_role("list", name="Calls inside").get_by_role("listitem")
         expect(inside.last).to_contain_text("ask: payments")

@@ -34,6 +34,7 @@ def test_a_tool_is_found_run_and_answered_by_keyboard_alone(open_page: Open) -> 
     while not page.evaluate("document.activeElement.matches('.question select')"):
         keys.press("Tab")
     keys.press("ArrowDown")
+    keys.press("ArrowDown")
     while page.evaluate("document.activeElement.textContent") != "Accept":
         keys.press("Tab")
     keys.press("Enter")

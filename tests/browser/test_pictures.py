@@ -75,7 +75,8 @@ def question(page: Page) -> None:
 
 def answered(page: Page) -> None:
     question(page)
-    for _ in range(2):
+    for name, answer in (("seat", "window"), ("value", "true")):
+        page.get_by_label(name).locator("visible=true").last.select_option(label=answer)
         page.get_by_role("button", name="Accept").click()
     expect(page.locator(".call-result").locator("visible=true")).to_contain_text("ooked")
 

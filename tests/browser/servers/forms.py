@@ -62,5 +62,16 @@ def file_invoice(
     return {**sent, "lines": [str(line.amount) for line in lines or ()], "remarks": remarks}
 
 
+@server.tool
+def stamp(
+    kind: Literal["paid", "open"],
+    urgent: bool,
+    text: Annotated[str, Meta(min_length=1)],
+    color: Literal["red", "blue"] = "blue",
+) -> str:
+    """Stamp an invoice."""
+    return f"{kind}, {urgent}, {text}, {color}"
+
+
 if __name__ == "__main__":
     server.run()

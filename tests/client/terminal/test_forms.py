@@ -97,6 +97,7 @@ def test_text_that_does_not_fit_is_refused_with_a_hint(schema: Any, text: str, w
     ("schema", "hint"),
     [
         ({"type": "string", "minLength": 1, "maxLength": 5}, "1 to 5 characters"),
+        ({"type": "string", "minLength": 1}, "at least 1 character"),
         ({"type": "string", "format": "date"}, "a date (year-month-day)"),
         ({"type": "integer", "minimum": 1}, "a whole number, at least 1"),
         ({"type": "number", "maximum": 2.5}, "a number, at most 2.5"),

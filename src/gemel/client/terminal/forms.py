@@ -116,9 +116,9 @@ class FormField:
         if least is not None and most is not None:
             words.append(f"{least} to {most}{unit}")
         elif least is not None:
-            words.append(f"at least {least}{unit}")
+            words.append(f"at least {least}{unit.removesuffix('s') if least == 1 else unit}")
         elif most is not None:
-            words.append(f"at most {most}{unit}")
+            words.append(f"at most {most}{unit.removesuffix('s') if most == 1 else unit}")
         if not self.required and self.default is UNSET:
             words.append("optional")
         return escape_line(", ".join(filter(None, words)))

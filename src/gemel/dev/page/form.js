@@ -183,7 +183,8 @@ function boundsOf(schema) {
   const stated = Object.keys(BOUNDS).filter((key) => ["number", "string"].includes(typeof schema[key]));
   return stated.map((key) => {
     const [type, text, isOut] = BOUNDS[key];
-    return [text.replace("#", () => visible(schema[key], 80)), (value) => kindOf(value) === type && isOut?.(sizeOf(value), schema[key])];
+    const unit = schema[key] === 1 ? text.replace(/s$/, "") : text;
+    return [unit.replace("#", () => visible(schema[key], 80)), (value) => kindOf(value) === type && isOut?.(sizeOf(value), schema[key])];
   });
 }
 
@@ -249,17 +250,18 @@ function jsonField(schema, context) {
 }
 
 function booleanField(schema, context) {
-  if (!context.required) return choiceField(schema, [true, false].map((one) => constant([one, String(one)])), context);
+  if (!context.required || !has(schema, "default")) return choiceField(schema, [true, false].map((one) => constant([one, String(one)])), context);
   const control = h("input", { type: "checkbox", checked: schema.default === true });
   return controlField(schema, context, control, { read: () => control.checked, write: (value) => { control.checked = value === true; } });
 }
 
 /** A select of choices: a title, whether a value is meant by it, what makes the field inside. Other values become choices when they are written. */
-function choiceField(schema, choices, context) {
-  const unsent = has(schema, "default") ? `not sent (${defaultOf(schema)})` : "not sent";
+function choiceField(schema, choices, context, isVariant = false) {
+  const unsent = context.required ? "choose" : has(schema, "default") ? `not sent (${defaultOf(schema)})` : "not sent";
   const pairs = choices.map(([title], index) => [index, title]);
   const known = choices.length;
-  const control = select(null, context.required ? pairs : [["", unsent], ...pairs], draw);
+  const isChosen = context.required && (isVariant || known === 1 || has(schema, "default")); // else nobody has chosen the first
+  const control = select(null, isChosen ? pairs : [["", unsent], ...pairs], draw);
   const place = h("div.variant");
   const fields = new Map();
   const inner = () => fields.get(control.value);
@@ -276,7 +278,7 @@ function choiceField(schema, choices, context) {
         index = choices.push(constant([value, label(value)])) - 1;
         control.append(h("option", { value: index }, visible(label(value), 80)));
       }
-      control.value = index >= 0 ? index : context.required ? 0 : "";
+      control.value = index >= 0 ? index : isChosen ? 0 : "";
       draw();
       inner()?.write(value);
     },
@@ -309,7 +311,7 @@ function variantField(several, description, context) {
     typeof schema.title === "string" ? schema.title : typeOf(schema), (value) => matches(schema, value),
     () => (isNull(schema) ? fixed(null, code("null")) : makeField(schema, within(context, "value"))),
   ]);
-  return choiceField({ type: "choice", description }, choices, context);
+  return choiceField({ type: "choice", description }, choices, context, true);
 }
 
 /** Whether the value has the type of the schema and its constants: enough to choose among variants. */
