@@ -32,6 +32,7 @@ OTHERS = {
     "pytest-asyncio": "the same with async",
     "starlette": "the web framework of a how-to",
     "uvicorn": "the ASGI server of how-tos",
+    "weather-server": "the example of the how-to on publishing, installed without an index",
     "websockets": "the library of a transport that the reference writes",
 }
 NAME = re.compile(r"[A-Za-z0-9._-]*[A-Za-z0-9]")

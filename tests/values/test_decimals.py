@@ -81,7 +81,6 @@ CASES: list[tuple[Any, str, Callable[[Any], Any]]] = [
     (Plain, f'{{"price": {DIGITS}}}', price),
     (Struct, f'{{"price": {DIGITS}}}', price),
     (Price, DIGITS, lambda value: value),
-    (Price | None, DIGITS, lambda value: value),
     (list[Price], f"[1, {DIGITS}]", lambda value: value[1]),
     (set[Price], f"[{DIGITS}]", min),
     (tuple[str, Price], f'["a", {DIGITS}]', lambda value: value[1]),
