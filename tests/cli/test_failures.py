@@ -14,6 +14,7 @@ import pytest
 
 from gemel import Client, StartError
 from gemel.cli.arguments.parser import COMMANDS, GROUPS, parse
+from gemel.version import __version__
 from tests.quick_commands import QUICK
 from tests.typist import at_the_terminal
 
@@ -77,6 +78,12 @@ def test_the_help_lists_each_command_in_one_group(capsys: pytest.CaptureFixture[
     text = capsys.readouterr().out
     assert text.index("  init ") < text.index("  call ") < text.index("options:")
     assert text.endswith("A command shows its options and examples with --help, as in gemel call --help.\n")
+
+
+def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        parse(["--version"])
+    assert capsys.readouterr().out == f"gemel {__version__}\n"
 
 
 def test_without_a_command_the_help_is_shown_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:

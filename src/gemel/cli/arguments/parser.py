@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Coroutine, Sequence
@@ -24,6 +25,8 @@ GROUPS = {
     "check it": ("doctor", "lock", "diff", "policy", "receipts", "record", "replay"),
     "the shell": ("completion",),
 }
+
+_ABOUT = "The Model Context Protocol: run and call servers."
 
 COMMANDS: dict[str, Command] = {
     **serving.COMMANDS,
@@ -57,9 +60,13 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def parser() -> Parser:
     """Return the parser of the whole command line."""
-    text = "The Model Context Protocol: run and call servers."
-    usage = "gemel COMMAND [OPTIONS] [ARGUMENTS]"
-    top = Parser(prog="gemel", usage=usage, description=text, allow_abbrev=False, formatter_class=_TopFormatter)
+    top = _TopParser(
+        prog="gemel",
+        usage="gemel COMMAND [OPTIONS] [ARGUMENTS]",
+        epilog="A command shows its options and examples with --help, as in gemel call --help.",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     top.command_names = COMMANDS
     top.add_argument("--version", action="version", version=f"gemel {__version__}")
     subparsers = top.add_subparsers(
@@ -71,24 +78,21 @@ def parser() -> Parser:
     return top
 
 
-class _TopFormatter(argparse.RawDescriptionHelpFormatter):
-    """Puts the commands, in groups, before the options."""
+class _TopParser(Parser):
+    """Shows the commands, in groups, before the options."""
 
     def format_help(self) -> str:
         """Return the help."""
-        head, options, rest = super().format_help().partition("options:\n")
+        columns = shutil.get_terminal_size().columns - 2
         width = max(map(len, COMMANDS)) + 4
-        lines = []
+        lines = [_ABOUT]
         for title, names in GROUPS.items():
-            lines.append(f"{title}:")
+            lines += ["", f"{title}:"]
             for name in names:
-                head_of = f"  {name:{width - 2}}"
-                lines += textwrap.wrap(
-                    COMMANDS[name].help, self._width, initial_indent=head_of, subsequent_indent=" " * width
-                )
-            lines.append("")
-        more = "\nA command shows its options and examples with --help, as in gemel call --help.\n"
-        return "\n".join([head.rstrip(), "", *lines, ""]) + options + rest + more
+                head = f"  {name:{width - 2}}"
+                lines += textwrap.wrap(COMMANDS[name].help, columns, initial_indent=head, subsequent_indent=" " * width)
+        self.description = "\n".join(lines)
+        return super().format_help()
 
 
 def command_parser(name: str) -> CommandParser:
