@@ -152,6 +152,51 @@ async def test_in_search_mode_tools_are_called_one_by_one(era: Era) -> None:
             await client.call_tool("call_tool", {"name": "drop_tables"})
 
 
+LONG = "get-repository-issue-comments-of-all-pull-requests-since-a-day"
+
+
+def shop_of_long_names() -> Server[Any]:
+    """A server with long names that begin alike, and one with the name of a module of Python."""
+    hub, clock, gateway = Server[Any]("hub"), Server[Any]("time"), Server[Any]("gateway", middleware=[CodeMode()])
+    for name in (LONG, f"{LONG}s", "get-repository-issue"):
+        hub.tool(lambda: "found", name=name)
+
+    @clock.tool
+    def now(zone: str) -> str:
+        return zone
+
+    gateway.mount(hub, "hub")
+    gateway.mount(clock, "time")
+    return gateway
+
+
+async def test_names_of_tools_are_not_cut_and_tools_are_found_by_their_own() -> None:
+    async with Client(shop_of_long_names()) as client:
+        name = LONG.replace("-", "_")
+        for asked in (LONG, f"hub.{LONG}", f"hub_{LONG}", name, f"hub.{name}"):
+            text = (await client.call_tool("search_tools", {"names": [asked]})).text
+            assert f"async def {name}() -> Any:" in text
+        assert await run(client, f"from hub import {name}, {name}s\n[await {name}(), await {name}s()]") == (
+            '["found","found"]'
+        )
+
+
+async def test_a_name_that_there_is_not_gets_a_proposal() -> None:
+    async with Client(shop_of_long_names()) as client:
+        text = (await client.call_tool("search_tools", {"names": [LONG[:-2], "weather"]})).text
+        assert f"There is no tool '{LONG[:-2]}'; did you mean 'hub.{LONG.replace('-', '_')}'" in text
+        assert "There is no tool 'weather': search for it with `query`" in text
+        for code, meant in {
+            "from time import now\nawait now(zone='a')": "from time_ import now",
+            "import time\nawait time.now(zone='a')": "from time_ import now",
+            "await now(zone='a')": "from time_ import now",
+            "from hubs import x\n1": "from hub import …",
+            "from hub import get_repository_issues\n1": "from hub import get_repository_issue",
+        }.items():
+            with pytest.raises(ToolError, match=f"Did you mean `{meant}`"):
+                await run(client, code)
+
+
 # ---------------------------------------------------------------- scripts
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from msgspec import structs
@@ -21,6 +22,8 @@ _FOUND, _NAMED = 10, 50
 _ALL_NAMES = 250
 #: The longest list of names in a description, in characters.
 _LONGEST_NAMES = 20_000
+#: Tools that are proposed in place of one that there isn't, and names for which some are; only their start is compared.
+_MEANT, _COMPARED = 3, 100
 
 
 class OfferedTool(NamedTuple):
@@ -50,6 +53,12 @@ class ModuleTool(NamedTuple):
     def path(self) -> str:
         """The name of the module and of the function."""
         return f"{self.module}.{self.function.name}"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names by which it can be asked for."""
+        offered = self.offered
+        return self.path, self.function.name, offered.tool.name, offered.name, f"{self.module}.{offered.name}"
 
 
 class CodeModule(NamedTuple):
@@ -110,11 +119,13 @@ class Catalogue:
 
     def called(self, name: str) -> list[ModuleTool]:
         """Return the tools that a name can mean: `module.function`, the name of a function, or of a tool."""
-        return [
-            one
-            for one in self.tools
-            if name in (one.path, one.function.name, one.offered.tool.name, f"{one.module}.{one.offered.name}")
-        ]
+        return [one for one in self.tools if name in one.names]
+
+    def meant(self, name: str) -> str:
+        """Return the end of an error about a name that no tool has: the tools that may be meant, or how to find one."""
+        paths = {each: one.path for one in self.tools for each in one.names}
+        near = dict.fromkeys(paths[each] for each in get_close_matches(name[:_COMPARED], paths, _MEANT))
+        return f"; did you mean {' or '.join(map(repr, near))}?" if near else ": search for it with `query`"
 
     def answer(self, query: str, names: Sequence[str]) -> str:
         """Return what a search finds, as text for a model.
@@ -137,9 +148,14 @@ class Catalogue:
     def described(self, names: Sequence[str]) -> str:
         """Return the full texts of tools, as text for a model."""
         chosen = {one.path: one for name in names[:_NAMED] for one in self.called(name)}
-        unknown = [shorten(repr(name)) for name in names[:_NAMED] if not self.called(name)]
+        unknown = [name for name in names[:_NAMED] if not self.called(name)]
         parts = [self._stubs(list(chosen.values()), short=False)] if chosen else []
-        parts += [f"There is no tool {', '.join(unknown)}: search for it with `query`"] if unknown else []
+        parts += [f"There is no tool {shorten(name)!r}{self.meant(name)}" for name in unknown[:_MEANT]]
+        parts += (
+            [f"There is no tool {', '.join(shorten(repr(name)) for name in unknown[_MEANT:])}"]
+            if unknown[_MEANT:]
+            else []
+        )
         parts += [f"Only {_NAMED} names are looked up at a time"] if len(names) > _NAMED else []
         return "\n".join(parts)
 

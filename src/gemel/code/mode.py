@@ -293,10 +293,15 @@ class CodeModeAround(ResultLimit):
             return CallToolResult(content=[TextContent(text=str(exc))], is_error=True)
 
     async def _call_tool(self, ctx: Context[Any], call: _ToolCall) -> CallToolResult:
-        found = (await self._offered(ctx))[0].called(call.name)
-        if len(found) != 1:
-            what = f"{len(found)} tools have the name" if found else "There is no tool"
-            raise ToolError(f"{what} {shorten(call.name)!r}: take a name from search_tools, as `module.function`")
+        catalogue, _ = await self._offered(ctx)
+        found = catalogue.called(call.name)
+        if not found:
+            raise ToolError(f"There is no tool {shorten(call.name)!r}{catalogue.meant(call.name)}")
+        if len(found) > 1:
+            paths = ", ".join(one.path for one in found)
+            raise ToolError(
+                f"{len(found)} tools have the name {shorten(call.name)!r}: call it as one of {shorten(paths)}"
+            )
         wires = found[0].function.wires
         arguments = {wires.get(name, name): value for name, value in call.arguments.items()}
         return await ctx.call_tool(found[0].offered.tool.name, arguments)

@@ -16,6 +16,7 @@ from asyncio import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -79,6 +80,13 @@ _ADVICE = {
     "memory limit": "Its values may have {memory:,} bytes: keep less of the results of tools at a time",
     "suspension limit": "It may call {calls} tools: do the rest in another script",
 }
+#: A function or a module that there isn't.
+_MISSING = re.compile(
+    r"Module `(?P<module>\w+)` has no member `(?P<member>\w+)`|Cannot resolve imported module `(?P<other>\w+)`"
+    r"|Name `(?P<name>\w+)` used when not defined"
+)
+#: Functions that are proposed in its place; only the start of its name is compared.
+_MEANT, _COMPARED = 3, 100
 
 
 class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
@@ -463,4 +471,23 @@ def _told(text: str, modules: Mapping[str, ScriptModule], limits: ScriptLimits) 
     text = text if len(text) <= _ERROR else f"{text[: _ERROR // 2]}\n…\n{text[-_ERROR // 2 :]}"
     names = shorten(", ".join(modules), _ERROR) or "no modules of tools"
     advice = [said for sign, said in _ADVICE.items() if sign in text]
-    return "\n".join([text, *(one.format(modules=names, **msgspec.structs.asdict(limits)) for one in advice)])
+    told = [one.format(modules=names, **msgspec.structs.asdict(limits)) for one in advice]
+    return "\n".join([text, *_meant(text, modules), *told])
+
+
+def _meant(error: str, modules: Mapping[str, ScriptModule]) -> list[str]:
+    """Return which imports may be meant by the first name of an error that there isn't, as a line; none if none is like it."""
+    missing = _MISSING.search(error)
+    if missing is None:
+        return []
+    lines = {
+        (name, function): f"from {name} import {function}" for name in modules for function in modules[name].functions
+    }
+    module, member, other, name = (each and each[:_COMPARED] for each in missing.groups())
+    if other is not None:
+        near = [f"from {each} import …" for each in get_close_matches(other, modules, _MEANT)]
+    else:
+        wanted = f"from {module} import {member}" if member else f"import {name}"
+        same = [line for (_, function), line in lines.items() if function == (member or name)]
+        near = same[:_MEANT] or get_close_matches(wanted, lines.values(), _MEANT)
+    return [f"Did you mean {' or '.join(f'`{line}`' for line in near)}?"] if near else []

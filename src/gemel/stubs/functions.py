@@ -8,7 +8,17 @@ from typing import Any, NamedTuple
 
 from gemel.schema.tools import WRAP_MARKERS, Tool
 from gemel.stubs.module import MethodParameter, documented, schema_node, tool_parameters
-from gemel.stubs.python_source import Bracket, ModuleNames, Piece, docstring, flat, pascal, snake, unique
+from gemel.stubs.python_source import (
+    LONGEST_FUNCTION,
+    Bracket,
+    ModuleNames,
+    Piece,
+    docstring,
+    flat,
+    pascal,
+    snake,
+    unique,
+)
 from gemel.stubs.types import Types
 
 _TYPING = ("Any", "Literal", "Never", "NotRequired", "TypeAlias", "TypedDict", "Union")
@@ -99,7 +109,7 @@ class ToolFunctions:
         return f"from typing import {', '.join(name for name in _TYPING if name in words) or 'Any'}\n"
 
     def _function(self, tool: Tool) -> ToolFunction:
-        name = self._names.take(snake(tool.name, "tool"))
+        name = self._names.take(snake(tool.name, "tool", LONGEST_FUNCTION))
         hint = pascal(tool.name, "Tool")
         result = self._result(tool, hint)
         parameters = tool_parameters(tool, hint, self._types, {*_WORD.findall(result), *_TYPING, *_TYPES})

@@ -14,7 +14,19 @@ from gemel.schema.prompts import Prompt
 from gemel.schema.resources import ResourceTemplate
 from gemel.schema.tools import WRAP_MARKERS, Tool
 from gemel.server.features.uri_templates import UriTemplate
-from gemel.stubs.python_source import WIDTH, Bracket, ModuleNames, Piece, docstring, lay, literal, pascal, snake, unique
+from gemel.stubs.python_source import (
+    LONGEST_FUNCTION,
+    WIDTH,
+    Bracket,
+    ModuleNames,
+    Piece,
+    docstring,
+    lay,
+    literal,
+    pascal,
+    snake,
+    unique,
+)
 from gemel.stubs.types import ANY, NONE, Types, UnionMember
 
 #: The modules of the names that a module may import.
@@ -144,7 +156,7 @@ class _Module:
         return list(self._methods.values())
 
     def _method_name(self, text: str, fallback: str, prefix: str = "") -> str:
-        method = unique(prefix + snake(text, fallback), {*self._methods, *self._names.taken})
+        method = unique(prefix + snake(text, fallback, LONGEST_FUNCTION), {*self._methods, *self._names.taken})
         self._methods[method] = []
         return method
 

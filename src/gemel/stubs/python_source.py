@@ -15,13 +15,15 @@ from typing import NamedTuple, TypeAlias
 from gemel.visible import JOINERS, escape, hidden
 
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
-#: Maximum length of a name.
+#: Maximum length of a name that a line may have besides others: of a class, argument or member.
 _LONGEST = 28
+#: Maximum length of the name of a function: that of the names of tools which models accept.
+LONGEST_FUNCTION = 64
 
 
-def snake(text: str, fallback: str) -> str:
-    """Return a name for a function, argument or member, without underscores at its ends."""
-    name = _OTHER.sub("_", text).strip("_")[:_LONGEST].rstrip("_")
+def snake(text: str, fallback: str, longest: int = _LONGEST) -> str:
+    """Return a name for an argument or member, without underscores at its ends; for a function with `LONGEST_FUNCTION`."""
+    name = _OTHER.sub("_", text).strip("_")[:longest].rstrip("_")
     if not name:
         name = fallback
     if name[0].isdigit():
