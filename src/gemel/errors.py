@@ -364,6 +364,26 @@ class CallError(GemelError):
     outcome: Outcome = Outcome.UNKNOWN
 
 
+#: What is told of a request that got no answer.
+_SAID = {
+    Outcome.NOT_SENT: ": the request was not sent",
+    Outcome.ANSWERED: "",
+    Outcome.UNKNOWN: ": the request may have run",
+}
+
+
+def relayed(text: str, outcome: Outcome) -> InternalError:
+    """Return the error for a caller whose request was passed on to another server and failed there.
+
+    Its text and its `data.outcome` tell whether the request may have run.
+
+    Args:
+        text: What happened.
+        outcome: How far the request got.
+    """
+    return InternalError(f"{text}{_SAID[outcome]}", {"outcome": outcome.value})
+
+
 class NotSent(CallError):
     """The request was not sent: it is safe to repeat."""
 
@@ -381,7 +401,7 @@ _LONGEST_WAIT = 86_400_000
 
 
 class PeerError(CallError):
-    """The peer answered with an error. `outcome` is unknown if the peer says so: see `NotFinished`.
+    """The peer answered with an error. `outcome` is unknown if the peer says so: see `NotFinished` and `relayed`.
 
     Args:
         error: The error object.
@@ -394,7 +414,8 @@ class PeerError(CallError):
         self.error = error
         super().__init__(f"{self.description} ({error.code})")
         self.status = status
-        if error.code == NotFinished.code:
+        said = error.data.get("outcome") if isinstance(error.data, Mapping) else None
+        if error.code == NotFinished.code or said == Outcome.UNKNOWN.value:
             self.outcome = Outcome.UNKNOWN
 
     @property

@@ -6,12 +6,13 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any, TypedDict
 
 import pytest
 
-from gemel import Client, ClientGroup, Context, DefinitionError, Server, ToolError
+from gemel import CallError, Client, ClientGroup, Context, DefinitionError, Outcome, Server, ToolError
 from gemel.code import CodeMode, ScriptLimits
 from gemel.policies import Policy
 from gemel.receipts import Receipts
@@ -520,6 +521,45 @@ async def test_the_time_stands_still_while_a_server_of_a_group_asks() -> None:
     group = ClientGroup({"shop": Shop(CodeMode("all")).server}, on_elicit=slowly, era="2025")
     async with group, mode.client(group) as client:
         assert await run(client, "from shop import close_issue\nawait close_issue(number=1)") == "closed"
+
+
+CRASH = """
+import os
+from gemel import Server
+
+server = Server("crash")
+
+@server.tool
+def crash() -> str:
+    os._exit(1)
+
+server.run()
+"""
+
+
+@both_eras
+@pytest.mark.parametrize("over", ["gateway", "group"])
+async def test_whether_a_call_that_got_no_answer_may_have_run_is_told(era: Era, over: str, tmp_path: Path) -> None:
+    (tmp_path / "crash.py").write_text(CRASH)
+    config = {"mcpServers": {"crash": {"command": sys.executable, "args": [str(tmp_path / "crash.py")]}}}
+    async with AsyncExitStack() as stack:
+        if over == "group":
+            group = await stack.enter_async_context(ClientGroup.from_config(config))
+            client = await stack.enter_async_context(CodeMode().client(group, era=era))
+        else:
+            gateway = Server[Any].from_config(config, middleware=[CodeMode()])
+            client = await stack.enter_async_context(Client(gateway, era=era))
+        listed = (await client.call_tool("search_tools", {"query": "crash"})).text
+        assert "async def crash()" in listed
+        with pytest.raises(ToolError, match=r"RuntimeError: .*: the request may have run"):
+            await run(client, "from crash import crash\nawait crash()")
+        with pytest.raises(CallError, match="may have run") as lost:
+            await client.call_tool("crash" if over == "group" else "crash_crash")
+        assert lost.value.outcome is Outcome.UNKNOWN
+        if over == "group":
+            await group.close()
+            with pytest.raises(CallError, match="the request was not sent"):
+                await client.call_tool("crash")
 
 
 async def _listed(server: Server[Any]) -> list[Tool]:

@@ -637,7 +637,7 @@ async def test_a_session_that_can_not_be_opened_is_told_and_the_others_go_on(
             with pytest.raises(PeerError) as failed:
                 await visit(bob)
             assert (failed.value.message, failed.value.data) == (
-                "The upstream server can't be reached",
+                "The upstream server can't be reached: the request was not sent",
                 {"outcome": "not sent"},
             )
             assert await visit(ann) == (first, 2)

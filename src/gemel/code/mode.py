@@ -22,7 +22,7 @@ from gemel.code.catalogue import Catalogue, OfferedTool
 from gemel.code.sandbox import ScriptLimits, ScriptPlaces, check_sandbox
 from gemel.code.scripts import run_for
 from gemel.code.tools import MODES, OWN, ListMode, own_tools
-from gemel.errors import CallError, DefinitionError, InvalidRequest, ToolError, shorten
+from gemel.errors import CallError, DefinitionError, InvalidRequest, Outcome, ToolError, relayed, shorten
 from gemel.loops import PerLoop
 from gemel.options import Check, check_values, or_none, whole
 from gemel.policies.request import NO_HINTS, Hints, hints_of
@@ -176,7 +176,9 @@ class CodeMode:
                 with nullcontext() if limit is None else person_extends(limit.add_time):
                     return await asking_person(work, partial(_is_asked, of))
             except CallError as exc:
-                raise ToolError(str(exc)) from exc
+                if exc.outcome is Outcome.ANSWERED:
+                    raise ToolError(str(exc)) from exc
+                raise relayed(str(exc), exc.outcome) from exc
 
         return Client(Server("tools", middleware=[CodeModeAround(self, locate), forward]), **options)
 

@@ -24,6 +24,7 @@ from gemel.errors import (
     PeerError,
     ProtocolError,
     ResourceNotFound,
+    relayed,
 )
 from gemel.protocol.eras.stateless import STATELESS
 from gemel.protocol.inline_refs import inline_references
@@ -264,7 +265,7 @@ def error_for(exc: CallError, target: str, uri: str | None = None) -> ProtocolEr
     """Return the error for the caller when a request to the upstream server failed.
 
     Errors of the server keep code, message and data, if the revision has the code. Other failures become an internal error
-    without addresses, whose `data.outcome` says whether the request may have run.
+    without addresses, which says whether the request may have run.
     """
     if isinstance(exc, PeerError):
         return _peer_error(exc, target, uri)
@@ -279,7 +280,7 @@ def error_for(exc: CallError, target: str, uri: str | None = None) -> ProtocolEr
     else:
         text = "can't be reached"
     logger.warning("The upstream server %s: %s", text, exc)
-    return InternalError(f"The upstream server {text}", {"outcome": exc.outcome.value})
+    return relayed(f"The upstream server {text}", exc.outcome)
 
 
 def _peer_error(exc: PeerError, target: str, uri: str | None) -> ProtocolError:
