@@ -151,7 +151,7 @@ class CodeMode:
             **options: Those of the client that is returned; see `ClientOptions`.
 
         Returns:
-            A client to be entered: `async with ClientGroup("mcp.json") as group, CodeMode().client(group) as client: …`.
+            A client to be entered: `async with group, CodeMode().client(group) as client: …`.
 
         Raises:
             DefinitionError: An option is not allowed.

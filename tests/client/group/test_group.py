@@ -26,6 +26,7 @@ from gemel import (
     DefinitionError,
     ElicitFormParams,
     GemelError,
+    HttpStatus,
     Limits,
     LogParams,
     NotSent,
@@ -213,6 +214,26 @@ async def test_names_stay_when_a_server_is_away() -> None:
         assert (await hosts.call_tool("a_x")).text == "a.x"
 
 
+@pytest.mark.parametrize("kind", ["tools", "prompts"])
+async def test_a_name_with_the_prefix_is_accepted_whoever_else_is_there(kind: str) -> None:
+    own = server_of("own", "search")
+    own.prompt(lambda: "own.search", name="search")
+    async with ClientGroup({"own": own, "sdk": ["no-such-program"]}) as hosts:
+        if kind == "prompts":
+            assert (await hosts.get_prompt("own_search")).messages[0].text == "own.search"
+            return
+        assert (await hosts.call_tool("own_search")).text == "own.search"
+        assert [tool.name for tool in await hosts.list_tools()] == ["search"]
+        assert hosts.origin("own_search") == ("own", "search")
+        with pytest.raises(NotSent, match="No server has tool 'sdk_search'"):
+            await hosts.call_tool("sdk_search")
+
+
+async def test_a_listed_name_comes_before_one_with_a_prefix() -> None:
+    async with ClientGroup({"a": server_of("a", "x"), "b": server_of("b", "a_x")}) as hosts:
+        assert (await hosts.call_tool("a_x")).text == "b.a_x"
+
+
 def tools(*names: str) -> dict[str, Any]:
     """What a puppet answers as a stateless server with these tools."""
     listed = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
@@ -300,20 +321,18 @@ async def test_a_call_that_fails_is_no_reason_to_give_up_a_server_that_answers(
 async def test_attempts_come_further_and_further_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """No storm: each wait is about twice the one before, up to the longest."""
     waits: list[float] = []
-    sleep = asyncio.sleep
 
-    async def note(seconds: float, *more: Any) -> None:
+    async def note(member: members.Member, seconds: float) -> None:
         waits.append(seconds)
-        await sleep(0 if len(waits) < 12 else 3600)
+        await asyncio.sleep(0 if len(waits) < 12 else 3600)
 
     bad = Puppet()
     hosts = ClientGroup({"bad": bad})
-    monkeypatch.setattr("asyncio.sleep", note)
+    monkeypatch.setattr(members.Member, "_pause", note)
     monkeypatch.setattr("random.uniform", lambda low, high: 1.0)
     monkeypatch.setattr(members, "LONGEST_WAIT", 1.0)
     async with hosts:
-        while len(waits) < 12:
-            await sleep(0.001)
+        await until(lambda: len(waits) >= 12)
     assert waits == [0.01 * 2**n for n in range(7)] + [1.0] * 5
 
 
@@ -415,6 +434,58 @@ async def test_a_call_to_a_server_that_is_connecting_waits_for_it() -> None:
         assert (await group.call_tool("x")).text == "a.x"
         slow.gate.set()
         assert (await call).text == "puppet"
+
+
+async def test_a_call_to_a_server_that_does_not_come_says_so() -> None:
+    async with ClientGroup({"slow": Slow("late"), "a": server_of("a", "x")}) as group:
+        with pytest.raises(
+            NotSent, match=r"Server 'slow' was not connected after 0\.1 seconds: it is still connecting"
+        ):
+            await group.call_tool("late", server="slow", total=0.1)
+
+
+class Login:
+    """Credentials that a person gives when `entered` is set."""
+
+    asks_person = True
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+
+    async def headers(self, method: str, url: str, /) -> list[tuple[str, str]]:
+        await self.entered.wait()
+        return [("Authorization", "Bearer a")]
+
+    async def refused(self, refusal: HttpStatus, sent: Any, /) -> bool:
+        return False
+
+
+async def test_the_time_of_a_call_stands_still_while_a_person_logs_in() -> None:
+    login = Login()
+    async with running(server_of("late", "late"), "http", port=0) as url:
+        group = ClientGroup({"login": url, "a": server_of("a", "x")}, auth=login, list_wait=0)
+        async with group:
+            call = asyncio.ensure_future(group.call_tool("late", server="login", total=0.5))
+            await until(lambda: group.servers["login"].reason == "it waits for a login")
+            assert (await group.list_tools()).missing == {"login": "it waits for a login"}
+            await asyncio.sleep(0.8)
+            assert not call.done()
+            login.entered.set()
+            assert (await call).text == "late.late"
+            assert (group.servers["login"].state, group.servers["login"].reason) == ("ready", "")
+
+
+async def test_a_call_that_succeeds_ends_the_pause_before_a_server_is_ready_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(members, "FIRST_WAIT", 1000.0)
+    one = Puppet(tools("x"))
+    async with ClientGroup({"one": one, "a": server_of("a", "y")}) as group:
+        await group.list_tools()
+        one.hang_up()
+        await until(lambda: group.servers["one"].state == "lost")
+        assert (await group.call_tool("x")).text == "puppet"
+        await until(lambda: group.servers["one"].state == "ready")
 
 
 async def test_a_listing_waits_for_slow_servers_for_a_limited_time() -> None:

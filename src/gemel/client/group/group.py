@@ -46,7 +46,7 @@ Kind = Literal["tools", "prompts"]
 _OWN = ("concurrency", "prefix", "model_names", "strict", "list_wait", "on_change")
 _TARGETS = Check(
     lambda targets: isinstance(targets, Mapping) and all(isinstance(name, str) for name in targets),
-    'write ClientGroup({"name": target, …})',
+    'write ClientGroup({"name": target, …}), or ClientGroup.from_config(…) for a configuration',
 )
 
 
@@ -111,9 +111,10 @@ class ClientGroup:
         self._connected_at = 0.0
         #: The names that each server listed last; one that is lost for a while keeps its own.
         self._listed: dict[Kind, dict[str, list[str]]] = {"tools": {}, "prompts": {}}
-        #: The origins of the merged names as they are listed, and before they were changed for models.
+        #: The origins of the merged names as they are listed, before they were changed for models, and with prefixes throughout.
         self._origins: dict[Kind, dict[str, NameOrigin]] = {"tools": {}, "prompts": {}}
         self._unchanged: dict[Kind, dict[str, NameOrigin]] = {"tools": {}, "prompts": {}}
+        self._prefixed: dict[Kind, dict[str, NameOrigin]] = {"tools": {}, "prompts": {}}
 
     @classmethod
     def from_config(cls, source: Source, **options: Unpack[ClientGroupOptions]) -> Self:
@@ -292,8 +293,8 @@ class ClientGroup:
         for member in self.servers.values():
             if member.is_connecting:
                 level = logging.DEBUG if member.is_late else logging.WARNING
-                logger.log(level, "Server %r: its %s are not listed: it is still connecting", member.name, feature)
-                missing[member.name] = "it is still connecting"
+                logger.log(level, "Server %r: its %s are not listed: %s", member.name, feature, member.unsettled)
+                missing[member.name] = member.unsettled
                 member.is_late = True
             elif not member.available and member.state != "disabled":
                 missing[member.name] = member.reason
@@ -305,8 +306,10 @@ class ClientGroup:
     def _renamed(self, kind: Kind, lists: dict[str, list[ItemT]], missing: dict[str, str]) -> Listing[ItemT]:
         listed = {**self._listed[kind], **{server: [item.name for item in items] for server, items in lists.items()}}
         self._listed[kind] = {server: listed[server] for server in self.servers if server in listed}
-        self._unchanged[kind] = self._merge(kind, str)
-        self._origins[kind] = self._merge(kind, name_for_models) if self._changes(kind) else self._unchanged[kind]
+        fit = name_for_models if self._model_names and kind == "tools" else str  # models don't see names of prompts
+        self._origins[kind] = self._merge(kind, self._prefixing, fit)
+        self._unchanged[kind] = self._merge(kind, self._prefixing, str)
+        self._prefixed[kind] = self._merge(kind, "always", fit)
         items_of = {server: {item.name: item for item in items} for server, items in lists.items()}
         renamed = (
             _of_server(origin.server, items_of[origin.server][origin.name], name=merged)
@@ -315,12 +318,8 @@ class ClientGroup:
         )
         return Listing(renamed, missing)
 
-    def _changes(self, kind: Kind) -> bool:
-        """Whether names are changed for models, which don't see those of prompts."""
-        return self._model_names and kind == "tools"
-
-    def _merge(self, kind: Kind, fit: Callable[[str], str]) -> dict[str, NameOrigin]:
-        return merge_names(self._listed[kind], self._prefixing, prefixes=self._prefixes, fit=fit)
+    def _merge(self, kind: Kind, prefixing: Prefixing, fit: Callable[[str], str]) -> dict[str, NameOrigin]:
+        return merge_names(self._listed[kind], prefixing, prefixes=self._prefixes, fit=fit)
 
     # ---------------------------------------------------------------- requests
 
@@ -337,8 +336,8 @@ class ClientGroup:
         """Call a tool; see `Client.call_tool`.
 
         Args:
-            name: The merged name, also as it was before it was changed for models; or with `server` the name that the server
-                uses.
+            name: The merged name, also with the prefix of the server where the list has none, or as it was before it was
+                changed for models; or with `server` the name that the server uses.
             arguments: The arguments, by name.
             returns: The type of `data` of the result.
             raise_on_error: Whether a result that is marked as an error raises ToolCallError. Otherwise a tool that no server
@@ -362,7 +361,7 @@ class ClientGroup:
             if raise_on_error:
                 raise
             return CallToolResult(content=[TextContent(text=str(exc))], is_error=True)
-        async with self._member(origin.server).turn(clock.left) as client:
+        async with self._member(origin.server).turn(clock) as client:
             result = await client.call_tool(
                 origin.name, arguments, returns=returns, raise_on_error=raise_on_error, **clock.limited(options)
             )
@@ -382,7 +381,8 @@ class ClientGroup:
         """Get the messages of a prompt; see `Client.get_prompt`.
 
         Args:
-            name: The merged name, or with `server` the name that the server uses.
+            name: The merged name, also with the prefix of the server where the list has none; or with `server` the name that
+                the server uses.
             arguments: The arguments, by name.
             server: The name of the server.
             **options: See `CallOptions`.
@@ -398,7 +398,7 @@ class ClientGroup:
         origin = await clock.spend(
             self._find("prompts", name, server), f"the server of {shorten(name)!r} was not found"
         )
-        async with self._member(origin.server).turn(clock.left) as client:
+        async with self._member(origin.server).turn(clock) as client:
             return await client.get_prompt(origin.name, arguments, **clock.limited(options))
 
     async def read_resource(
@@ -430,7 +430,7 @@ class ClientGroup:
         uri, clock = uri if isinstance(uri, str) else uri.uri, TimeLeft(options.get("total"))
         if not server:
             server = await clock.spend(self._owner(uri), f"the server of {shorten(uri)!r} was not found")
-        async with self._member(server).turn(clock.left) as client:
+        async with self._member(server).turn(clock) as client:
             return await client.read_resource(uri, cache=cache, **clock.limited(options))
 
     async def request(
@@ -459,14 +459,14 @@ class ClientGroup:
             CallError: There is no result for another reason.
         """
         clock = TimeLeft(options.get("total"))
-        async with self._member(server).turn(clock.left) as client:
+        async with self._member(server).turn(clock) as client:
             return await client.request(method, params, result=result, **clock.limited(options))
 
     def origin(self, name: str, kind: Kind = "tools") -> NameOrigin:
         """Find the server that a merged name belongs to.
 
         Args:
-            name: The merged name, as it was listed, or as it was before it was changed for models.
+            name: The merged name: as it was listed, with the prefix of the server, or as it was before it was changed for models.
             kind: "tools" or "prompts".
 
         Returns:
@@ -481,7 +481,8 @@ class ClientGroup:
         return origin
 
     def _origin(self, kind: Kind, name: str) -> NameOrigin | None:
-        return self._origins[kind].get(name) or self._unchanged[kind].get(name)
+        named = self._origins[kind].get(name) or self._unchanged[kind].get(name)
+        return named or self._prefixed[kind].get(name)
 
     def _member(self, server: str) -> Member:
         if server not in self.servers:

@@ -7,7 +7,8 @@ import logging
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -32,7 +33,7 @@ from gemel.protocol.deviations import Deviation
 from gemel.protocol.eras.base import EraName
 from gemel.protocol.eras.detect import ERAS
 from gemel.schema.methods import LIST_CHANGED
-from gemel.timeouts import give_up_if_cancelled
+from gemel.timeouts import PERSON_LIMITS, TimeLeft, add_time, give_up_if_cancelled, person_extends
 
 logger = logging.getLogger("gemel")
 
@@ -108,6 +109,9 @@ class Member:
         self._supervising: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[str] | None = None
         self._failed_request = asyncio.Event()
+        self._may_be_back = asyncio.Event()
+        #: Extend the limits of those who wait until it is connected, by the seconds in which a person logs in.
+        self._waiting: set[Callable[[float], None]] = set()
         #: Whether a listing was made without it, so that its arrival is a change.
         self.is_late = False
 
@@ -134,6 +138,11 @@ class Member:
     def is_connecting(self) -> bool:
         """Whether the first attempt to connect is under way."""
         return self._supervising is not None and not self._settled.is_set()
+
+    @property
+    def unsettled(self) -> str:
+        """Why the first attempt to connect is not over."""
+        return self.reason or "it is still connecting"
 
     @property
     def warnings(self) -> list[Deviation]:
@@ -179,7 +188,9 @@ class Member:
         wait = FIRST_WAIT
         while True:
             try:
-                await self._reach(client)
+                self._may_be_back.clear()
+                with person_extends(self._person_asked):
+                    await self._reach(client)
                 wait = FIRST_WAIT
                 self._set_state("ready")
                 self._set_state("lost", await self._ended(client))
@@ -189,8 +200,21 @@ class Member:
                 logger.exception("Server %r: connecting failed unexpectedly", self.name)
                 self._set_state("lost" if self._connected_before else "failed", repr(exc))
             give_up_if_cancelled()
-            await asyncio.sleep(wait * random.uniform(0.5, 1.5))
+            await self._pause(wait * random.uniform(0.5, 1.5))
             wait = min(wait * 2, LONGEST_WAIT)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before the next attempt, until a request succeeds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._may_be_back.wait()
+
+    def _person_asked(self, seconds: float) -> None:
+        """Don't count the seconds in which a person logs in for those who wait."""
+        if self.is_connecting:
+            self.reason = "it waits for a login"
+        for extend in self._waiting:
+            extend(seconds)
 
     async def _ended(self, client: Client) -> str:
         """Wait until the server is lost, and return why: its session ends, its subscription ends, or a request and a ping fail.
@@ -277,31 +301,58 @@ class Member:
     # ---------------------------------------------------------------- requests
 
     @asynccontextmanager
-    async def turn(self, within: float | None = None) -> AsyncIterator[Client]:
-        """Wait for a free place, and lend the client. Raises NotSent if there is none in time, by default `limits.call_total`."""
+    async def turn(self, time: TimeLeft | None = None) -> AsyncIterator[Client]:
+        """Wait for a free place, and lend the client.
+
+        Args:
+            time: What is left of the time of the request, `limits.call_total` by default. A login of a person does not count.
+
+        Raises:
+            NotSent: There is no place in time, or the server is not available.
+        """
         self._home.check()
         client = self.client
         client.callbacks.refuse_nested("A request")  # it would wait for the one that is being served
-        limit = client.limits.call_total if within is None else within
+        left = None if time is None else time.left
+        seconds = client.limits.call_total if left is None else left
         try:
-            async with asyncio.timeout(limit):
-                await self._settled.wait()
+            async with asyncio.timeout(seconds) as limit:
+                if not self._settled.is_set():
+                    await self._first_attempt(limit, time)
                 if not self.available:
                     raise NotSent(f"Server {self.name!r} is not available: {self._home.ended or self.reason}")
                 await self._places.acquire()
         except TimeoutError:
-            raise NotSent(
-                f"Server {self.name!r} was busy for {limit:.3g} seconds with {self._concurrency} requests at once"
-            ) from None
+            why = f"busy for {seconds:.3g} seconds with {self._concurrency} requests at once"
+            late = f"not connected after {seconds:.3g} seconds: {self.unsettled}"
+            raise NotSent(f"Server {self.name!r} was {late if self.is_connecting else why}") from None
         self._running += 1
         try:
             yield client
+            if self.state == "lost":
+                self._may_be_back.set()
         except (NotSent, ConnectFailed, AuthorizationFailed, ConnectionLost, CallTimeout, HttpStatus):
             self._failed_request.set()
             raise
         finally:
             self._running -= 1
             self._places.release()
+
+    async def _first_attempt(self, limit: asyncio.Timeout, time: TimeLeft | None) -> None:
+        """Wait until the first attempt to connect is over."""
+        extends: list[Callable[[float], None]] = [partial(add_time, limit), *PERSON_LIMITS.get()]
+        if time is not None:
+            extends.append(time.extend)
+
+        def extend(seconds: float) -> None:
+            for add in extends:
+                add(seconds)
+
+        self._waiting.add(extend)
+        try:
+            await self._settled.wait()
+        finally:
+            self._waiting.discard(extend)
 
     async def health(self, timeout: float) -> Health:
         """Ping the server.
