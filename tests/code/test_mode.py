@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 import pytest
 
-from gemel import CallError, Client, ClientGroup, Context, DefinitionError, Outcome, Server, ToolError
+from gemel import CallError, Client, ClientGroup, Context, DefinitionError, Outcome, Server, ToolError, sync
 from gemel.code import CodeMode, ScriptLimits
 from gemel.policies import Policy
 from gemel.receipts import Receipts
@@ -565,6 +565,19 @@ async def test_whether_a_call_that_got_no_answer_may_have_run_is_told(era: Era, 
 async def _listed(server: Server[Any]) -> list[Tool]:
     async with Client(server) as client:
         return await client.list_tools()
+
+
+@pytest.mark.parametrize("kind", [sync.Client, sync.ClientGroup])
+def test_a_client_without_async_is_refused_at_once(kind: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"give a gemel\.Client or gemel\.ClientGroup; without async write"):
+        CodeMode().client(kind({"a": Server("a")} if kind is sync.ClientGroup else Server("a")))
+
+
+def test_code_mode_works_without_async_over_a_gateway() -> None:
+    with sync.Client(Shop().server) as client:
+        assert (
+            client.call_tool("run_code", {"code": "from shop import charge\nawait charge(card='1')"}).text == "charged"
+        )
 
 
 def test_mistakes_are_told_when_it_is_made() -> None:

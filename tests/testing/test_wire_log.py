@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gemel import Changed, Client, ConnectionLost, HttpStatus, PeerError, Refusal, Server
-from gemel.testing import WireLog
+from gemel import (
+    Changed,
+    Client,
+    ClientGroup,
+    ConnectionLost,
+    DefinitionError,
+    HttpStatus,
+    PeerError,
+    Refusal,
+    Server,
+    sync,
+)
+from gemel.channel import Transport
+from gemel.testing import Recording, WireLog
 from tests.serving import over_http
 
 each_era = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -61,6 +75,48 @@ async def test_a_servers_messages_are_there_whoever_calls(era: Any) -> None:
     async with Client(server):
         pass
     assert len(wire.messages) == seen
+
+
+@each_era
+async def test_messages_of_the_servers_of_a_group_name_their_server(era: Any, tmp_path: Path) -> None:
+    file, wire = tmp_path / "mcp.json", WireLog()
+    async with over_http(weather()) as url:
+        file.write_text(json.dumps({"mcpServers": {"near": {"url": url}, "far": {"url": url}}}))
+        async with ClientGroup.from_config(file, era=era, wrap=wire.watch) as group:
+            await group.ready()
+            await group.call_tool("forecast", {"city": "Oslo"}, server="far")
+        async with Client.from_config(file, "near", era=era, wrap=wire.watch) as client:
+            await client.call_tool("forecast", {"city": "Rome"})
+    calls = [(call.server, call.params["arguments"]["city"]) for call in wire.named("tools/call")]
+    assert calls == [("far", "Oslo"), ("", "Rome")]
+    assert {message.server for message in wire.messages} == {"near", "far", ""}
+    assert str(wire.named("tools/call")[0]).startswith("far → {")
+
+
+def test_a_group_without_async_can_be_watched() -> None:
+    wire = WireLog()
+    with sync.ClientGroup({"here": weather()}, wrap=wire.watch) as group:
+        group.call_tool("forecast", {"city": "Bern"})
+    assert [call.server for call in wire.named("tools/call")] == ["here"]
+
+
+async def test_each_server_of_a_group_gets_a_recording_of_its_own(tmp_path: Path) -> None:
+    def record(transport: Transport, server: str) -> Recording:
+        return Recording(tmp_path / f"{server}.jsonl", transport)
+
+    for target in (weather(), ["no-such-program"]):  # the second time from the files
+        async with ClientGroup({"one": target, "two": target}, wrap=record) as group:
+            await group.ready()
+            for server in ("one", "two"):
+                result = await group.call_tool("forecast", {"city": server}, server=server)
+                assert result.text == f"{server}: sunny"
+
+
+def test_what_replaces_a_transport_takes_its_arguments() -> None:
+    with pytest.raises(DefinitionError, match=r"write `def wrap\(transport, server\)`"):
+        ClientGroup({}, wrap=lambda transport: transport)  # type: ignore[arg-type, misc]  # it is refused
+    with pytest.raises(DefinitionError, match=r"write `def wrap\(transport\)`"):
+        Client("x", wrap=3)  # type: ignore[arg-type]  # it is refused
 
 
 async def test_what_is_to_come_can_be_waited_for() -> None:

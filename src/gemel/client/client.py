@@ -102,6 +102,8 @@ class Client(ClientMethods):
         self._extensions = ClientExtensions(self)
         self._tasks: ClientTasks | None = None
         transport = transport_for(target, limits=limits, **of_transport)
+        if (wrap := settings["wrap"]) is not None:
+            transport = wrap(transport)
         self._transport_extensions: Mapping[str, Mapping[str, Any]] = getattr(transport, "extensions", {})
         self._connection = ClientConnection(
             target,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from gemel.channel import Transport
 from gemel.client.cache import Store
 from gemel.client.call_options import OnProgress
 from gemel.client.callbacks import OnChange, OnElicit, OnElicitUrl, OnLog, OnNotification, OnRoots, OnSample
@@ -146,6 +147,14 @@ class ClientOptions(_CommonOptions, total=False):
             or_none(instance(Discovery, "discovery=client.discovery, of an earlier connection")),
         ),
     ]
+    wrap: Annotated[
+        Callable[[Transport], Transport] | None,
+        Option(
+            "Replaces the transport, to observe it or to record its messages: `wrap(transport)` returns a transport.",
+            None,
+            or_none(function("`def wrap(transport)`", 1, plain=True)),
+        ),
+    ]
     on_elicit: Annotated[
         OnElicit | None,
         Option(
@@ -210,6 +219,8 @@ class ClientOptions(_CommonOptions, total=False):
 
 #: The options that are functions, called by the client.
 CALLBACKS = tuple(name for name in ClientOptions.__annotations__ if name.startswith("on_"))
+#: Those that get the name of the server in a group.
+NAMED = (*CALLBACKS, "wrap")
 
 
 class ClientPoolOptions(ClientOptions, total=False):
@@ -260,6 +271,10 @@ class ClientGroupOptions(_CommonOptions, total=False):
     strict: Annotated[
         bool,
         Option("Whether one server that can't be reached at the start is an error of the whole group.", False, FLAG),
+    ]
+    wrap: Annotated[
+        Callable[[Transport, str], Transport] | None,
+        Option("`wrap(transport, server)`.", None, or_none(function("`def wrap(transport, server)`", 2, plain=True))),
     ]
     on_elicit: Annotated[
         Callable[..., Any] | None,

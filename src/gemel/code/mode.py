@@ -154,8 +154,13 @@ class CodeMode:
             A client to be entered: `async with group, CodeMode().client(group) as client: …`.
 
         Raises:
-            DefinitionError: An option is not allowed.
+            DefinitionError: An option is not allowed, or `of` is no async client or client group.
         """
+        if not isinstance(of, ClientMethods | ClientGroup):
+            raise DefinitionError(
+                f"of={type(of).__module__}.{type(of).__name__} is not possible: give a gemel.Client or gemel.ClientGroup; without "
+                'async write gemel.sync.Client(Server.from_config("mcp.json", middleware=[CodeMode()]))'
+            )
 
         async def locate(ctx: Context[Any], tool: Tool) -> OfferedTool:
             if isinstance(of, ClientGroup):

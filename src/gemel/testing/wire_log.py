@@ -281,12 +281,14 @@ class WireMessage(msgspec.Struct, frozen=True, kw_only=True):
         channel: The number of the channel, counted from 1.
         text: The bytes.
         content: The decoded JSON, a dict for a JSON-RPC message; None if the bytes are not JSON.
+        server: The name of the server that was given to `WireLog.watch`, as a client group does.
     """
 
     sender: Side
     channel: int
     text: bytes
     content: Any
+    server: str = ""
 
     def member(self, name: str) -> Any:
         """Return a member of the message.
@@ -328,7 +330,7 @@ class WireMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         arrow = "→" if self.sender == "client" else "←"
-        return f"{arrow} {self.text.decode('utf-8', 'replace')}"
+        return f"{self.server} {arrow} {self.text.decode('utf-8', 'replace')}".lstrip()
 
 
 class WireLog:
@@ -345,6 +347,7 @@ class WireLog:
     Example:
         >>> log = WireLog()
         >>> client = Client(log.watch("https://example.com/mcp"))
+        >>> group = ClientGroup.from_config("mcp.json", wrap=log.watch)
     """
 
     def __init__(self, *, most: int = 10_000) -> None:
@@ -352,18 +355,20 @@ class WireLog:
         self.failures: deque[str] = deque(maxlen=most)
         self.endings: deque[str] = deque(maxlen=most)
         self._side: Side = "client"
-        self._channels = 0
+        #: The name of the server of each channel.
+        self._channels: list[str] = []
         self._watchers: list[asyncio.Future[None]] = []
 
     # ---------------------------------------------------------------- attaching
 
     def watch(
-        self, target: object, *, limits: Limits = DEFAULT_LIMITS, **options: Unpack[TransportOptions]
+        self, target: object, server: str = "", *, limits: Limits = DEFAULT_LIMITS, **options: Unpack[TransportOptions]
     ) -> Transport:
-        """Observe a client: pass the result to `Client` in place of the target.
+        """Observe a client: pass the result to `Client` in place of the target, or this method as option `wrap`.
 
         Args:
             target: What `Client` takes: a URL, a command line, a server, a transport.
+            server: The name that the messages are to have.
             limits: The limits of the transport.
             **options: Options of the transport: `headers`, `env`, …
 
@@ -374,7 +379,7 @@ class WireLog:
             DefinitionError: For a target or an option that is not possible.
         """
         self._side = "client"
-        return ObservedTransport(transport_for(target, limits=limits, **options), self)
+        return ObservedTransport(transport_for(target, limits=limits, **options), _ServerLog(self, server))
 
     @contextmanager
     def attach(self, server: Server[Any]) -> Iterator[Server[Any]]:
@@ -478,8 +483,11 @@ class WireLog:
         Returns:
             Its number.
         """
-        self._channels += 1
-        return self._channels
+        return self._opened("")
+
+    def _opened(self, server: str) -> int:
+        self._channels.append(server)
+        return len(self._channels)
 
     def on_message(self, message: SeenMessage) -> None:
         """Add a message.
@@ -492,7 +500,13 @@ class WireLog:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             content = None
         self.messages.append(
-            WireMessage(sender=message.sender, channel=message.channel, text=bytes(message.data), content=content)
+            WireMessage(
+                sender=message.sender,
+                channel=message.channel,
+                text=bytes(message.data),
+                content=content,
+                server=self._channels[message.channel - 1],
+            )
         )
         watchers, self._watchers = self._watchers, []
         for future in watchers:
@@ -518,3 +532,14 @@ class WireLog:
             reason: Why.
         """
         self.endings.append(f"channel {channel} was closed by the {by}: {reason}")
+
+
+class _ServerLog:
+    """The observer of the channels to one server."""
+
+    def __init__(self, log: WireLog, server: str) -> None:
+        self._log, self._server = log, server
+        self.on_message, self.on_failure, self.on_close = log.on_message, log.on_failure, log.on_close
+
+    def on_open(self, kind: ChannelKind) -> int:
+        return self._log._opened(self._server)

@@ -21,7 +21,7 @@ from gemel.client.group.config import ServerEntry, Source, read_config
 from gemel.client.group.member import Health, Member
 from gemel.client.group.names import NameOrigin, Prefixing, merge_names, name_for_models, prefixes_of
 from gemel.client.methods import ResultT
-from gemel.client.options import CALLBACKS, ClientGroupOptions
+from gemel.client.options import NAMED, ClientGroupOptions
 from gemel.client.targets import fitting_options
 from gemel.errors import CallError, ConnectFailed, DefinitionError, NotSent, StartError, shorten
 from gemel.options import Check, accepts, check_option, resolve
@@ -71,7 +71,7 @@ class ClientGroup:
     ones. The `_meta` of everything listed holds the name of the server under "gemel/server".
 
     Args:
-        targets: What each server is reached by: what a Client takes, a ServerEntry of a configuration, or a Client.
+        targets: What each server is reached by: what a Client takes, or a Client. `from_config` reads them from a file.
         **options: See `ClientGroupOptions`. Options of a transport, such as `auth`, are for the servers that have this transport.
             Each callback gets the name of the server as an additional last argument: `on_elicit(params, server)`,
             `on_change(change, server)`. `on_change` is also called, with `ChangesLost`, for a server that was reached late or
@@ -526,7 +526,7 @@ def _client(name: str, target: object, options: Mapping[str, Any]) -> tuple[Clie
     """The client of one server, whose callbacks get its name; none for a disabled one, or one whose entry has a problem."""
     if isinstance(target, Client):
         return target, ""
-    bound = {key: _named(value, name) if key in CALLBACKS else value for key, value in options.items()}
+    bound = {key: _named(value, name) if key in NAMED else value for key, value in options.items()}
     if "middleware" in bound:
         bound["middleware"] = [
             NamedMiddleware(one, name) if isinstance(one, PlacedMiddleware) else one for one in bound["middleware"]
