@@ -66,6 +66,22 @@ async def test_a_dead_server_does_not_affect_the_others(front: Any, caplog: pyte
     assert told[0].startswith("The server behind the proxy 'dead' can't be reached, and is tried again: ")
 
 
+async def test_the_log_of_a_gateway_names_its_servers_as_the_configuration_does(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = {"mcpServers": {name: {"url": DEAD} for name in ("one", "two")}}
+    gateway: Server[Any] = Server.from_config(config)
+    gateway.mount(Server.from_client(DEAD), "three")
+    with caplog.at_level(logging.WARNING, "gemel"):
+        async with Client(gateway) as client:
+            await client.list_tools()
+    told = " ".join(record.getMessage() for record in caplog.records if record.name == "gemel")
+    for name in ("one", "two"):
+        assert f"The server behind the proxy '{name}' can't be reached" in told
+    for name in ("one", "two", "three"):
+        assert f"The tools of '{name}' are left out" in told
+
+
 async def test_a_server_that_comes_later_is_offered_then(monkeypatch: pytest.MonkeyPatch) -> None:
     switch = Switch(good())
     gateway: Server[Any] = Server("gateway")

@@ -135,6 +135,11 @@ class ClientContext(msgspec.Struct, kw_only=True, eq=False):
         return self.client.protocol_version
 
     @property
+    def server(self) -> str:
+        """The name of the server in its client group; empty outside of one."""
+        return self.client.name_in_group
+
+    @property
     def caller(self) -> Caller:
         """Whom the request was sent for: its credentials and those among its own headers."""
         if not self.headers:
@@ -194,7 +199,12 @@ class ClientMethods(ABC):
         on_progress: Called with the progress of requests that have no `on_progress` of their own.
         check_results: Whether structured content is checked against the output schema of its tool.
         deviations: Notes how the server deviates from the specification.
+
+    Attributes:
+        name_in_group: The name of the server in the client group that made this client; empty without one.
     """
+
+    name_in_group = ""
 
     def __init__(
         self,

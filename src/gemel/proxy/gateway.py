@@ -50,7 +50,7 @@ def gateway(
         if entry.disabled:
             continue
         try:
-            upstream = proxy(client_of(entry), **of_proxy)
+            upstream = proxy(client_of(entry), name=name, **of_proxy)
         except (DefinitionError, StartError) as exc:
             problems[name] = str(exc)
         else:

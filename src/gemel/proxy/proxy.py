@@ -174,7 +174,7 @@ class UpstreamCatalog(Catalog):
             async with here.sessions.used_by(ctx) as upstream:
                 names = await _names_of(upstream.client, LISTS[kind])
         except CallError as exc:
-            raise error_for(exc, ctx.protocol_version) from exc
+            raise error_for(exc, self._server.name, ctx.protocol_version) from exc
         (here.names if is_one_request else upstream.names)[kind] = time.monotonic(), names
         return names
 
@@ -186,7 +186,7 @@ class UpstreamCatalog(Catalog):
             return await self.proxies.here().sessions.watch(ctx, uri)
         except CallError as exc:
             if ctx.method == "resources/subscribe":
-                raise error_for(exc, ctx.protocol_version) from exc
+                raise error_for(exc, self._server.name, ctx.protocol_version) from exc
             logger.info("the upstream server refuses a subscription to %s: %s", uri, exc)
             return False
 
@@ -388,7 +388,7 @@ class Proxy(Server[Any]):
             revision = ctx.protocol_version
             return result_for(method, Raw(msgspec.json.encode({listed: []})), revision, revision)
         except CallError as exc:
-            raise error_for(exc, ctx.protocol_version, uri) from exc
+            raise error_for(exc, self.name, ctx.protocol_version, uri) from exc
         except TooNew as exc:
             raise InternalError(f"The result can't be expressed in protocol revision {ctx.protocol_version}") from exc
 

@@ -261,14 +261,14 @@ def forwarded_meta(text: Raw) -> Json | None:
 # ---------------------------------------------------------------- errors
 
 
-def error_for(exc: CallError, target: str, uri: str | None = None) -> ProtocolError:
-    """Return the error for the caller when a request to the upstream server failed.
+def error_for(exc: CallError, server: str, target: str, uri: str | None = None) -> ProtocolError:
+    """Return the error for the caller when a request to the upstream server, whose name is for the log, failed.
 
     Errors of the server keep code, message and data, if the revision has the code. Other failures become an internal error
     without addresses, which says whether the request may have run.
     """
     if isinstance(exc, PeerError):
-        return _peer_error(exc, target, uri)
+        return _peer_error(exc, server, target, uri)
     if isinstance(exc, CallTimeout):
         text = "did not respond in time"
     elif isinstance(exc, ConnectionLost):
@@ -279,11 +279,11 @@ def error_for(exc: CallError, target: str, uri: str | None = None) -> ProtocolEr
         text = "sent an invalid response"
     else:
         text = "can't be reached"
-    logger.warning("The upstream server %s: %s", text, exc)
+    logger.warning("The upstream server %r %s: %s", server, text, exc)
     return relayed(f"The upstream server {text}", exc.outcome)
 
 
-def _peer_error(exc: PeerError, target: str, uri: str | None) -> ProtocolError:
+def _peer_error(exc: PeerError, server: str, target: str, uri: str | None) -> ProtocolError:
     code, data = exc.code, exc.error.data
     names_uri = isinstance(data, dict) and "uri" in data
     if uri is not None and (code == _NOT_FOUND or (code == _INVALID_PARAMS and names_uri)):
@@ -291,7 +291,7 @@ def _peer_error(exc: PeerError, target: str, uri: str | None) -> ProtocolError:
     if code == _MISSING_CAPABILITY and isinstance(data, dict) and isinstance(data.get("requiredCapabilities"), dict):
         return MissingClientCapability(data["requiredCapabilities"])
     if code in _OUR_FAULT:
-        logger.error("The upstream server refuses a request of the proxy: %s", exc)
+        logger.error("The upstream server %r refuses a request of the proxy: %s", server, exc)
         return InternalError("The upstream server refused the request of the proxy")
     if is_stateless(target) and code in _RESERVED_CODES:  # other codes must not be sent in this range
         return InternalError(exc.message, data)

@@ -770,7 +770,7 @@ async def test_each_callback_is_told_which_server_asks(era: Any) -> None:
 
 
 async def test_middleware_and_extensions_are_of_all_servers_and_each_has_extensions_of_its_own() -> None:
-    passed: list[str] = []
+    passed: list[tuple[str, str]] = []
     made: list[Own] = []
 
     class Own(ClientExtension):
@@ -780,14 +780,18 @@ async def test_middleware_and_extensions_are_of_all_servers_and_each_has_extensi
             made.append(self)
 
     async def watch(ctx: ClientContext, call_next: Any) -> Any:
-        passed.append(ctx.method)
+        passed.append((ctx.server, ctx.method))
         return await call_next(ctx)
 
     async with ClientGroup({"a": asking("a"), "b": asking("b")}, middleware=[watch], extensions=[Own]) as hosts:
         await hosts.call_tool("log_a")
         await hosts.call_tool("log_b")
-    assert passed.count("tools/call") == 2
+    assert [server for server, method in passed if method == "tools/call"] == ["a", "b"]
+    assert {server for server, method in passed if method == "notifications/message"} <= {"a", "b"}
     assert len(set(map(id, made))) == 2
+    async with Client(server_of("a", "x"), middleware=[watch]) as client:
+        await client.ping()
+    assert passed[-1] == ("", "server/discover")
 
 
 async def test_an_answer_may_need_another_server_but_not_the_one_that_asks() -> None:

@@ -96,6 +96,8 @@ class ClientGroup:
         self.servers: dict[str, Member] = {}
         for name, target in targets.items():
             client, problem = _client(name, target, of_clients)
+            if client is not None and client is not target:
+                client.name_in_group = name
             self.servers[name] = Member(
                 name,
                 client,

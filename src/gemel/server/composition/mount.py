@@ -99,6 +99,11 @@ class Mount(NamedTuple):
     prefix: Prefix
     changes: ToolChanges | None = None
 
+    @property
+    def name(self) -> str:
+        """What tells it from others in a log: its prefix, or the name of the server."""
+        return self.prefix.text or self.server.name
+
     async def request(self, ctx: Context[Any], **members: object) -> Any:
         """Send the request to the mounted server, with other members in its params; those that are None are left out."""
         inner = ctx.replace(params=_with_members(ctx.params, members))
@@ -341,7 +346,7 @@ class Catalog:
             await self._enter_mount(mount)
             await mount.server.catalog.watch_lists(ctx)
         except Exception as exc:
-            logger.warning("Changes of the lists of %r are not reported: %s", mount.server.name, exc)
+            logger.warning("Changes of the lists of %r are not reported: %s", mount.name, exc)
 
     def unwatched(self, caller: Hashable, uri: str) -> None:
         """Called when the last subscription of a caller to a resource has ended, or to lists: `LISTS_URI`."""
@@ -581,11 +586,11 @@ class Catalog:
         except MethodNotFound:
             return _Part([], private=False)
         except Exception as exc:
-            logger.warning("The %s of %r are left out: %s", of.feature, mount.server.name, exc)
+            logger.warning("The %s of %r are left out: %s", of.feature, mount.name, exc)
             return _Part([], private=True)
         usable = [item for item in part.items if isinstance(item, Struct | dict)]
         if len(usable) < len(part.items):
-            logger.warning("Some %s of %r are left out: they are no objects", of.feature, mount.server.name)
+            logger.warning("Some %s of %r are left out: they are no objects", of.feature, mount.name)
         return _Part([mount.prefix.listed(of, item) for item in usable], part.private)
 
     def _by_name(self, of: ItemList) -> RequestHandler:
