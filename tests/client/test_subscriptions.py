@@ -252,6 +252,12 @@ async def test_repeats_take_no_room_when_no_more_changes_fit() -> None:
         assert await next_of(changes, 2) == [Changed("resource", f"file:///{number}") for number in (0, 1)]
 
 
+def opened_after(lost: Changed | ChangesLost) -> ChangesLost:
+    """What is told when a subscription is open again: it differs from what was told of the loss."""
+    assert isinstance(lost, ChangesLost)
+    return ChangesLost(f"the subscription is open again; it had ended: {lost.reason}")
+
+
 @in_no_time
 async def test_a_server_that_ends_a_subscription_is_listened_to_again() -> None:
     puppet = listening_server()
@@ -265,7 +271,7 @@ async def test_a_server_that_ends_a_subscription_is_listened_to_again() -> None:
         second = listens(puppet)[1]
         assert second != first
         told(puppet, second, "notifications/tools/list_changed")
-        assert await next_of(changes, 2) == [lost, Changed("tools")]
+        assert await next_of(changes, 2) == [opened_after(lost), Changed("tools")]
     assert puppet.connections == 1
 
 
@@ -281,7 +287,7 @@ async def test_after_a_lost_connection_it_listens_on_the_new_one() -> None:
         await puppet.until(lambda: len(listens(puppet)) >= 2)
         told(puppet, listens(puppet)[1], "notifications/tools/list_changed")
         # Once more: who looked at everything before could not hear what changed from then until now.
-        assert await next_of(changes, 2) == [lost, Changed("tools")]
+        assert await next_of(changes, 2) == [opened_after(lost), Changed("tools")]
     assert puppet.connections == 2
     assert Changed("tools") in heard
 
@@ -314,7 +320,7 @@ async def test_a_loss_that_was_read_is_not_told_again_by_attempts_in_vain() -> N
         await puppet.until(lambda: len(listens(puppet)) >= 4)
         assert not changes._changes
         puppet.by_method["subscriptions/listen"] = acknowledge
-        assert await next_of(changes, 1) == [lost]
+        assert await next_of(changes, 1) == [opened_after(lost)]
 
 
 class Ending(Puppet):
@@ -408,7 +414,7 @@ async def test_each_loss_is_told_twice_and_no_opening_without_a_loss_is() -> Non
             (lost,) = await next_of(changes, 1)
             await puppet.until(lambda: len(listens(puppet)) > number)  # noqa: B023 - it is awaited
             told(puppet, listens(puppet)[-1], "notifications/tools/list_changed")
-            assert await next_of(changes, 2) == [lost, Changed("tools")]
+            assert await next_of(changes, 2) == [opened_after(lost), Changed("tools")]
         told(puppet, listens(puppet)[-1], "subscriptions/nothing")
         told(puppet, listens(puppet)[-1], "notifications/subscriptions/acknowledged", notifications={})
         told(puppet, listens(puppet)[-1], "notifications/tools/list_changed")

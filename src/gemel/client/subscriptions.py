@@ -191,10 +191,10 @@ class Subscription:
             self._open_timeout.reschedule(None)
         if not self._ready.done():
             self._ready.set_result(None)
-        if self._reported_loss is not None:
+        if self._reported_loss is not None and self._reported_loss not in self._changes:
             # A reader that listed everything again at the loss may have missed changes since.
-            self.offer(self._reported_loss)
-            self._reported_loss = None
+            self.offer(ChangesLost(f"the subscription is open again; it had ended: {self._reported_loss.reason}"))
+        self._reported_loss = None
 
     def _notify_reader(self) -> None:
         if self._reader is not None and not self._reader.done():

@@ -257,7 +257,8 @@ class ServerOptions(TypedDict, Generic[StateT], total=False):
             or_none(
                 Check(
                     lambda value: _IS_AUTH(value) and not isinstance(value, type),
-                    "write auth=JWTAuth(issuer=…, audience=…), or another object of gemel.auth",
+                    "write auth=JWTAuth(issuer=…, audience=…), or another object of gemel.auth that protects a server; a "
+                    "login elsewhere is auth= of a Client",
                     secret=True,
                 )
             ),
