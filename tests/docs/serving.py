@@ -26,11 +26,11 @@ async def get(url: str) -> str:
 
 
 @asynccontextmanager
-async def asgi(app: Any) -> AsyncIterator[str]:
+async def asgi(app: Any, port: int = 0) -> AsyncIterator[str]:
     """The address of an ASGI application that uvicorn serves, with its lifespan, in the running loop."""
     import uvicorn
 
-    config = uvicorn.Config(app, port=free_port(), log_level="warning", lifespan="on")
+    config = uvicorn.Config(app, port=port or free_port(), log_level="warning", lifespan="on")
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # of older versions
     serving = asyncio.create_task(server.serve())
