@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
 import threading
@@ -147,3 +148,25 @@ async def test_a_person_has_more_time(file: str, era: str) -> None:
         await typist.answers("", "7")
         await typist.sees("row 7\n")
     assert process.returncode == 0
+
+
+SILENT = """
+import os, pathlib, sys, time
+pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM")
+async def test_sigterm_ends_a_command_with_the_server_that_it_has_started(tmp_path: Path) -> None:
+    (tmp_path / "silent.py").write_text(SILENT)
+    pid = tmp_path / "pid"
+    target = f"{sys.executable} {tmp_path / 'silent.py'} {pid}"
+    command = await asyncio.create_subprocess_exec(sys.executable, "-m", "gemel", "list", target)
+    async with asyncio.timeout(20):
+        while not (pid.exists() and pid.read_text()):  # noqa: ASYNC110 # another process writes it
+            await asyncio.sleep(0.05)
+        command.terminate()
+        assert await command.wait() == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)

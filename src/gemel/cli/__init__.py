@@ -16,8 +16,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The command line without `gemel`; `sys.argv` by default.
 
     Returns:
-        The exit code: 0 for success, 1 for a failure, which is described in one line, 130 after Ctrl-C, 141 when the reader
-        of the output ended early, as `head` does. Some commands have further codes.
+        The exit code: 0 for success, 1 for a failure, which is described in one line, 130 after Ctrl-C, and after SIGTERM in a
+        command that calls a server, 141 when the reader of the output ended early, as `head` does. Some commands have further
+        codes.
 
     Raises:
         SystemExit: With code 2 for a wrong command line, with 0 after `--help` and `--version`.

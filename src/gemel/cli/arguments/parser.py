@@ -112,10 +112,11 @@ def _run_module(module: str) -> Callable[[argparse.Namespace], int]:
             return code
         import asyncio
 
-        if getattr(options, "is_limited", False) and options.timeout is not None:
-            from gemel.cli.limit import within
+        from gemel.cli.limit import termination_interrupts, within
 
+        if getattr(options, "is_limited", False) and options.timeout is not None:
             code = within(code, options)
-        return asyncio.run(code)
+        with termination_interrupts():
+            return asyncio.run(code)
 
     return command
