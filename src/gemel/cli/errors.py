@@ -8,13 +8,10 @@ import sys
 import msgspec
 
 from gemel.errors import CallError, GemelError, MissingClientCapability, Outcome, PeerError
-from gemel.version import install_command
 
 #: How a server refuses to ask a client that can't answer, as an error or as the text of a result.
 NO_ELICITATION = "Missing required client capability: elicitation"
-HOW_TO_ANSWER = (
-    f"it asks the user: run it in a terminal, with the extra cli ({install_command('cli')}) and without --no-input"
-)
+HOW_TO_ANSWER = "it asks the user: run it in a terminal, with the extra cli and without --no-input"
 
 
 def report(exc: GemelError, options: argparse.Namespace | None) -> None:

@@ -69,7 +69,7 @@ class DecimalPlaces:
         waiting, seen = list(schemas), set[int]()
         while waiting:
             schema = waiting.pop()
-            if id(schema) in seen:
+            if id(schema) in seen or not isinstance(schema, Mapping):
                 continue
             seen.add(id(schema))
             kind = schema["type"]

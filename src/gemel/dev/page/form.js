@@ -183,8 +183,7 @@ function boundsOf(schema) {
   const stated = Object.keys(BOUNDS).filter((key) => ["number", "string"].includes(typeof schema[key]));
   return stated.map((key) => {
     const [type, text, isOut] = BOUNDS[key];
-    const unit = schema[key] === 1 ? text.replace(/s$/, "") : text;
-    return [unit.replace("#", () => visible(schema[key], 80)), (value) => kindOf(value) === type && isOut?.(sizeOf(value), schema[key])];
+    return [text.replace(schema[key] === 1 ? /s$/ : "", "").replace("#", () => visible(schema[key], 80)), (value) => kindOf(value) === type && isOut?.(sizeOf(value), schema[key])];
   });
 }
 
@@ -256,12 +255,12 @@ function booleanField(schema, context) {
 }
 
 /** A select of choices: a title, whether a value is meant by it, what makes the field inside. Other values become choices when they are written. */
-function choiceField(schema, choices, context, isVariant = false) {
+function choiceField(schema, choices, context, variant = false) {
   const unsent = context.required ? "choose" : has(schema, "default") ? `not sent (${defaultOf(schema)})` : "not sent";
   const pairs = choices.map(([title], index) => [index, title]);
   const known = choices.length;
-  const isChosen = context.required && (isVariant || known === 1 || has(schema, "default")); // else nobody has chosen the first
-  const control = select(null, isChosen ? pairs : [["", unsent], ...pairs], draw);
+  const chosen = context.required && (variant || known === 1 || has(schema, "default"));
+  const control = select(null, chosen ? pairs : [["", unsent], ...pairs], draw);
   const place = h("div.variant");
   const fields = new Map();
   const inner = () => fields.get(control.value);
@@ -278,7 +277,7 @@ function choiceField(schema, choices, context, isVariant = false) {
         index = choices.push(constant([value, label(value)])) - 1;
         control.append(h("option", { value: index }, visible(label(value), 80)));
       }
-      control.value = index >= 0 ? index : isChosen ? 0 : "";
+      control.value = index >= 0 ? index : chosen ? 0 : "";
       draw();
       inner()?.write(value);
     },
