@@ -543,8 +543,9 @@ async def test_whether_a_call_that_got_no_answer_may_have_run_is_told(era: Era, 
     (tmp_path / "crash.py").write_text(CRASH)
     config = {"mcpServers": {"crash": {"command": sys.executable, "args": [str(tmp_path / "crash.py")]}}}
     async with AsyncExitStack() as stack:
+        group = ClientGroup.from_config(config)
         if over == "group":
-            group = await stack.enter_async_context(ClientGroup.from_config(config))
+            await stack.enter_async_context(group)
             client = await stack.enter_async_context(CodeMode().client(group, era=era))
         else:
             gateway = Server[Any].from_config(config, middleware=[CodeMode()])
@@ -556,8 +557,8 @@ async def test_whether_a_call_that_got_no_answer_may_have_run_is_told(era: Era, 
         with pytest.raises(CallError, match="may have run") as lost:
             await client.call_tool("crash" if over == "group" else "crash_crash")
         assert lost.value.outcome is Outcome.UNKNOWN
+        await group.close()
         if over == "group":
-            await group.close()
             with pytest.raises(CallError, match="the request was not sent"):
                 await client.call_tool("crash")
 
