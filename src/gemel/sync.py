@@ -750,8 +750,8 @@ class ClientGroup(Blocking[AsyncClientGroup]):
         """Call a tool; see `Client.call_tool`.
 
         Args:
-            name: The merged name, also as it was before it was changed for models; or with `server` the name that the server
-                uses.
+            name: The merged name, also with the prefix of the server where the list has none, or as it was before it was
+                changed for models; or with `server` the name that the server uses.
             arguments: The arguments, by name.
             returns: The type of `data` of the result.
             raise_on_error: Whether a result that is marked as an error raises ToolCallError. Otherwise a tool that no server
@@ -784,7 +784,8 @@ class ClientGroup(Blocking[AsyncClientGroup]):
         """Get the messages of a prompt; see `Client.get_prompt`.
 
         Args:
-            name: The merged name, or with `server` the name that the server uses.
+            name: The merged name, also with the prefix of the server where the list has none; or with `server` the name that
+                the server uses.
             arguments: The arguments, by name.
             server: The name of the server.
             **options: See `CallOptions`.
@@ -855,7 +856,7 @@ class ClientGroup(Blocking[AsyncClientGroup]):
         """Find the server that a merged name belongs to.
 
         Args:
-            name: The merged name, as it was listed, or as it was before it was changed for models.
+            name: The merged name: as it was listed, with the prefix of the server, or as it was before it was changed for models.
             kind: "tools" or "prompts".
 
         Returns:

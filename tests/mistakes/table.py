@@ -386,7 +386,8 @@ MISTAKES = (
     Mistake(
         "a group of a list",
         "ClientGroup(['a.py'])\n",
-        "targets=['a.py'] is not possible: write ClientGroup({\"name\": target, …})",
+        "targets=['a.py'] is not possible: write ClientGroup({\"name\": target, …}), "
+        "or ClientGroup.from_config(…) for a configuration",
     ),
     Mistake(
         "a group option misspelt",

@@ -204,7 +204,7 @@ class ClientMethods(ABC):
         name_in_group: The name of the server in the client group that made this client; empty without one.
     """
 
-    name_in_group = ""
+    name_in_group: str = ""
 
     def __init__(
         self,

@@ -176,6 +176,7 @@ def test_a_caller_has_nothing_that_belongs_to_the_conversation() -> None:
     """STATE-05: what can't be seen can't be decided by."""
     assert {name for name in dir(Caller) if not name.startswith("_")} == {
         "capabilities",
+        "claims",
         "extension",
         "principal",
         "scopes",
