@@ -286,6 +286,30 @@ async def test_the_template_stands_on_the_last_page_of_the_list() -> None:
         assert await end.names("resourceTemplates") == ["note://{name}", "result://{key}/{page}"]
 
 
+@both_eras
+@pytest.mark.parametrize("inner_era", ["2025", "2026"])
+@pytest.mark.parametrize("mounted", [True, False])
+async def test_templates_that_a_proxy_passes_on_are_listed_with_that_of_pages(
+    era: Era, inner_era: Era, mounted: bool
+) -> None:
+    inner: Server[Any] = Server("books")
+
+    @inner.resource("books://{title}")
+    def book(title: str) -> str:
+        return title
+
+    limit = ResultLimit(20_000, spill=True)
+    upstream = Client(inner, era=inner_era)
+    server: Server[Any] = Server("gateway", middleware=[limit])
+    if mounted:
+        server.mount(Server.from_client(upstream), "t")
+    else:
+        server = Server.from_client(upstream, middleware=[limit])
+    async with Client(server, era=era) as client:
+        templates = [one.uri_template for one in await client.list_resource_templates()]
+    assert templates == ["t+books://{title}" if mounted else "books://{title}", "result://{key}/{page}"]
+
+
 async def test_pages_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Hand(0.0)
     monkeypatch.setattr(result_limit, "time", clock)

@@ -306,20 +306,21 @@ def _links(key: str, parts: Parts) -> list[ResourceLink]:
 
 
 def _with_template(result: object) -> Any:
-    """The last page of a list of templates with that of pages, unless there is one already."""
-    if isinstance(result, ListResourceTemplatesResult):
-        listed = [one.uri_template for one in result.resource_templates]
-        if result.next_cursor is not None or _TEMPLATE.uri_template in listed:
-            return result
-        return structs.replace(result, resource_templates=[*result.resource_templates, _TEMPLATE])
+    """The last page of a list of templates with that of pages, unless there is one already.
+
+    The page or single templates may be JSON objects: what a proxy passes on.
+    """
+    members = plain_value(result)
     try:
-        page = msgspec.convert(plain_value(result), ListResourceTemplatesResult)
+        page = msgspec.convert(members, ListResourceTemplatesResult)
     except msgspec.ValidationError:
         return result
-    added = _with_template(page)
-    if added is page:
+    if page.next_cursor is not None or any(
+        one.uri_template == _TEMPLATE.uri_template for one in page.resource_templates
+    ):
         return result
-    members = plain_value(result)
+    if isinstance(result, ListResourceTemplatesResult):
+        return structs.replace(result, resource_templates=[*result.resource_templates, _TEMPLATE])
     return {**members, "resourceTemplates": [*members["resourceTemplates"], msgspec.to_builtins(_TEMPLATE)]}
 
 
