@@ -293,6 +293,32 @@ async def test_after_a_lost_connection_it_listens_on_the_new_one() -> None:
 
 
 @in_no_time
+async def test_a_loss_empties_the_cache_and_so_does_the_return() -> None:
+    """CACHE-08: what changed in between was not announced."""
+
+    def listed(puppet: Puppet, message: dict[str, Any]) -> Any:
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+        return {"resultType": "complete", "tools": tools, "ttlMs": 60_000, "cacheScope": "private"}
+
+    names = ["a"]
+    puppet = listening_server(tools_list=listed)
+    async with Client(puppet) as client, client.listen(tools=True) as changes:
+        for loss in (1, 2):
+            assert [tool.name for tool in await client.list_tools()] == names
+            names = [f"after {loss}"]
+            assert [tool.name for tool in await client.list_tools()] != names, "it is in the cache"
+            ended = listens(puppet)[-1]
+            puppet.by_method["subscriptions/listen"] = HANG_UP
+            puppet.say({"id": ended, "result": {"resultType": "complete", "_meta": {f"{META}subscriptionId": ended}}})
+            (lost,) = await next_of(changes, 1)
+            assert [tool.name for tool in await client.list_tools()] == names
+            names = [f"open again {loss}"]
+            puppet.by_method["subscriptions/listen"] = acknowledge
+            assert await next_of(changes, 1) == [opened_after(lost)]
+            assert [tool.name for tool in await client.list_tools()] == names
+
+
+@in_no_time
 async def test_a_loss_that_nobody_read_meanwhile_is_told_once() -> None:
     """SUB-10: attempts in vain are no further losses."""
     puppet = listening_server()

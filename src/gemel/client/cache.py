@@ -137,7 +137,7 @@ class Cache:
     def changed(self, event: Changed | ChangesLost) -> None:
         """Drop the entries that a change concerns, all if changes were lost."""
         if isinstance(event, ChangesLost):
-            self._store.drop(lambda key: True)
+            self.clear()
             return
         methods = ["resources/read"] if event.kind == "resource" else [of.method for of in lists_of(event.kind)]
         quoted = msgspec.json.encode(event.uri).decode() if event.uri is not None else ""
@@ -147,3 +147,7 @@ class Cache:
             return partition == self._partition and method in methods and quoted[:-1] in asked
 
         self._store.drop(concerns)
+
+    def clear(self) -> None:
+        """Drop all entries of this client: what changed at the server is not known."""
+        self._store.drop(lambda key: key.split("\n", 2)[1] == self._partition)

@@ -118,12 +118,12 @@ class Client(ClientMethods):
             on_reopened=self._reopened,
         )
         self._connection.log_level = settings["log_level"] or ("info" if on_log is not None else None)
-        self._subscriptions = OpenSubscriptions()
         results = Cache(
             settings["cache"] or MemoryStore(FIXED_LIMITS.cache_entries, limits.cache_bytes),
             partition=secrets.token_hex(8),
             longest=limits.cache_ttl,
         )
+        self._subscriptions = OpenSubscriptions(results.clear)
         pages = RequiredPages(limits.input_wait, limits.rounds)
         self._inbound = InboundMessages(
             self,

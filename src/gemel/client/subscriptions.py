@@ -191,9 +191,11 @@ class Subscription:
             self._open_timeout.reschedule(None)
         if not self._ready.done():
             self._ready.set_result(None)
-        if self._reported_loss is not None and self._reported_loss not in self._changes:
+        if self._reported_loss is not None:
             # A reader that listed everything again at the loss may have missed changes since.
-            self.offer(ChangesLost(f"the subscription is open again; it had ended: {self._reported_loss.reason}"))
+            self._registry.on_loss()
+            if self._reported_loss not in self._changes:
+                self.offer(ChangesLost(f"the subscription is open again; it had ended: {self._reported_loss.reason}"))
         self._reported_loss = None
 
     def _notify_reader(self) -> None:
@@ -215,6 +217,7 @@ class Subscription:
             except Exception as exc:
                 failure, reason = exc, str(exc)
             give_up_if_cancelled()
+            self._registry.on_loss()
             # A server that acknowledges and ends at once counts as a failed attempt, too.
             tries = 1 if self._opened_at is not None and loop.time() - self._opened_at >= _LONG_LIVED else tries + 1
             if not self._ready.done() and not (tries == 1 and isinstance(failure, SessionEnded)):
@@ -290,9 +293,14 @@ class Subscription:
 
 
 class OpenSubscriptions:
-    """The open subscriptions of one client: which notification belongs to which of them."""
+    """The open subscriptions of one client: which notification belongs to which of them.
 
-    def __init__(self) -> None:
+    Args:
+        on_loss: Called when changes may have been missed: a subscription was lost, or is open again.
+    """
+
+    def __init__(self, on_loss: Callable[[], None]) -> None:
+        self.on_loss = on_loss
         self._all: dict[Subscription, None] = {}
 
     def join(self, subscription: Subscription) -> None:
