@@ -82,6 +82,31 @@ async def test_the_log_of_a_gateway_names_its_servers_as_the_configuration_does(
         assert f"The tools of '{name}' are left out" in told
 
 
+@each_front
+async def test_the_log_says_once_that_lists_lack_a_server_and_once_that_it_is_back(
+    front: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = Switch(good())
+    gateway: Server[Any] = Server("gateway")
+    gateway.mount(Server.from_client(switch), "down")
+
+    def told() -> list[str]:
+        return [text for record in caplog.records if (text := record.getMessage()).startswith("The tools of 'down' ")]
+
+    with short_waits(monkeypatch), caplog.at_level(logging.WARNING, "gemel"):
+        async with Client(gateway, era=front) as client, client.listen(tools=True) as changes:
+            for _ in range(3):
+                assert await client.list_tools(cache="refresh") == []
+            assert len(told()) == 1
+            switch.on = True
+            await anext(changes)
+            for _ in range(3):
+                assert [tool.name for tool in await client.list_tools(cache="refresh")] == ["down_add"]
+    left_out, again = told()
+    assert "are left out: " in left_out
+    assert "are listed again" in again
+
+
 async def test_a_server_that_comes_later_is_offered_then(monkeypatch: pytest.MonkeyPatch) -> None:
     switch = Switch(good())
     gateway: Server[Any] = Server("gateway")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
+from gemel.backends.patience import Outage
 from gemel.errors import DefinitionError, InvalidParams, MethodNotFound, ResourceNotFound
 from gemel.jsonrpc import ABSENT
 from gemel.loops import PerLoop
@@ -166,6 +167,8 @@ class Catalog:
         self._middleware = middleware
         self._page_size = page_size
         self._authorize = authorize
+        #: The lists that mounted servers fail to give.
+        self._outages: dict[tuple[Mount, ListName], Outage] = {}
         #: Methods with a handler that the user gave.
         self.custom_methods: set[str] = set()
         #: The topics of all extensions, by the key of the filter.
@@ -453,6 +456,8 @@ class Catalog:
         if mount is None:
             raise KeyError(f"{server.name!r} is not mounted in {self._server.name!r}")
         self._mounts.remove(mount)
+        for of in LISTS:
+            self._outages.pop((mount, of), None)
         server.catalog._outer.remove(self)
         self._mounts_changed()
 
@@ -580,14 +585,18 @@ class Catalog:
 
     async def _items(self, ctx: Context[Any], mount: Mount, of: ItemList) -> _Part:
         """The items of one mounted server. If it fails, the list is made without them."""
+        what = f"The {of.feature} of {mount.name!r} are"
+        outage = self._outages.setdefault((mount, of.name), Outage(f"{what} left out", f"{what} listed again"))
         try:
             await self._enter_mount(mount)
             part = await _all_pages(of, lambda cursor: mount.request(ctx, cursor=cursor))
         except MethodNotFound:
+            outage.ended()
             return _Part([], private=False)
         except Exception as exc:
-            logger.warning("The %s of %r are left out: %s", of.feature, mount.name, exc)
+            outage.failed(exc)
             return _Part([], private=True)
+        outage.ended()
         usable = [item for item in part.items if isinstance(item, Struct | dict)]
         if len(usable) < len(part.items):
             logger.warning("Some %s of %r are left out: they are no objects", of.feature, mount.name)
