@@ -193,7 +193,11 @@ class ClientOptions(_CommonOptions, total=False):
     ]
     on_change: Annotated[
         OnChange | None,
-        Option("Called with each `Changed` or `ChangesLost`.", None, _callback("def changed(change)")),
+        Option(
+            "Called with each `Changed` or `ChangesLost`. A stateless server sends changes only while a `listen` is open.",
+            None,
+            _callback("def changed(change)"),
+        ),
     ]
     on_notification: Annotated[
         OnNotification | None,
