@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gemel.errors import BackendError, Overloaded
+from gemel.errors import BackendError, Overloaded, shorten
 
 logger = logging.getLogger("gemel")
 
@@ -36,7 +36,7 @@ class Outage:
         """
         if self._since is None:
             self._since = time.monotonic()
-            logger.warning("%s: %s", self._failing, exc)
+            logger.warning("%s: %s", self._failing, shorten(str(exc)))
 
     def ended(self) -> None:
         """Note that it works."""

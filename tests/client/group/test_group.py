@@ -225,7 +225,7 @@ async def test_a_name_with_the_prefix_is_accepted_whoever_else_is_there(kind: st
         assert (await hosts.call_tool("own_search")).text == "own.search"
         assert [tool.name for tool in await hosts.list_tools()] == ["search"]
         assert hosts.origin("own_search") == ("own", "search")
-        with pytest.raises(NotSent, match="No server has tool 'sdk_search'"):
+        with pytest.raises(NotSent, match="Server 'sdk', which may have tool 'sdk_search', is not available"):
             await hosts.call_tool("sdk_search")
 
 
@@ -257,12 +257,28 @@ async def test_a_server_that_cannot_be_reached_disturbs_no_other_and_is_tried_ag
         assert [tool.name for tool in await hosts.list_tools()] == ["x"]
         with pytest.raises(NotSent, match=r"Server 'bad' is not available: .*refused initialize"):
             await hosts.call_tool("x", server="bad")
-        with pytest.raises(NotSent, match="No server has tool 'y'; not asked: 'bad'"):
+        with pytest.raises(NotSent, match=r"No server has tool 'y'; not asked: 'bad' \(.*refused initialize.*\)$"):
             await hosts.call_tool("y")
         bad.by_method.update(tools("y"))
         await until(lambda: hosts.servers["bad"].state == "ready")
         assert hosts.servers["bad"].reason == ""
         assert (await hosts.call_tool("y")).text == "puppet"
+
+
+@pytest.mark.parametrize("prefix", ["always", "collision"])
+async def test_the_error_about_a_name_with_the_prefix_of_a_server_that_is_away_names_the_reason(prefix: Any) -> None:
+    targets = {"own": server_of("own", "buy"), "down": Puppet()}
+    async with ClientGroup(targets, prefix=prefix) as hosts:
+        await hosts.ready()
+        with pytest.raises(
+            NotSent, match=r"^Server 'down', which may have tool 'down_buy', is not available: .*refused"
+        ):
+            await hosts.call_tool("down_buy")
+        near = "own_by" if prefix == "always" else "bui"
+        with pytest.raises(
+            NotSent, match=rf"^No server has tool '{near}'; not asked: 'down' .*; did you mean '(own_)?buy'"
+        ):
+            await hosts.call_tool(near)
 
 
 async def test_a_server_that_was_lost_is_opened_again_in_the_background() -> None:
@@ -340,8 +356,15 @@ async def test_a_list_that_fails_is_left_out_and_told(caplog: pytest.LogCaptureF
     broken = Puppet({**tools("x"), "tools/list": HANG_UP})
     async with ClientGroup({"a": server_of("a", "x"), "b": broken}, limits=Limits(reconnects=1, retries=0)) as hosts:
         with caplog.at_level(logging.WARNING, "gemel"):
-            assert [tool.name for tool in await hosts.list_tools()] == ["x"]
-    assert any("Server 'b': its tools are not listed" in record.message for record in caplog.records)
+            for _ in range(3):
+                assert [tool.name for tool in await hosts.list_tools()] == ["x"]
+            broken.by_method.update(tools("y"))
+            for _ in range(3):
+                assert [tool.name for tool in await hosts.list_tools(cache="refresh")] == ["x", "y"]
+    told = [text for record in caplog.records if "Server 'b': its tools are" in (text := record.getMessage())]
+    assert len(told) == 2
+    assert "not listed: " in told[0]
+    assert "listed again" in told[1]
 
 
 async def test_a_program_that_is_not_there_is_a_failed_server_with_the_reason() -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 import msgspec
 
+from gemel.backends.patience import Outage
 from gemel.client.cache import CacheMode
 from gemel.client.call_options import CallOptions, RequestOptions
 from gemel.client.client import Client
@@ -28,6 +29,7 @@ from gemel.options import Check, accepts, check_option, resolve
 from gemel.protocol.deviations import Deviation
 from gemel.protocol.middleware import NamedMiddleware, PlacedMiddleware
 from gemel.schema.content import ResourceLink, TextContent
+from gemel.schema.methods import LISTS, ListName
 from gemel.schema.prompts import GetPromptResult, Prompt
 from gemel.schema.resources import ReadResourceResult, Resource, ResourceTemplate
 from gemel.schema.tools import CallToolResult, DataT, Tool
@@ -113,6 +115,10 @@ class ClientGroup:
         self._connected_at = 0.0
         #: The names that each server listed last; one that is lost for a while keeps its own.
         self._listed: dict[Kind, dict[str, list[str]]] = {"tools": {}, "prompts": {}}
+        #: The lists that servers fail to give.
+        self._outages: dict[tuple[str, ListName], Outage] = {}
+        #: The servers that were not in the last listing, and why.
+        self._missing_lists: dict[Kind, dict[str, str]] = {"tools": {}, "prompts": {}}
         #: The origins of the merged names as they are listed, before they were changed for models, and with prefixes throughout.
         self._origins: dict[Kind, dict[str, NameOrigin]] = {"tools": {}, "prompts": {}}
         self._unchanged: dict[Kind, dict[str, NameOrigin]] = {"tools": {}, "prompts": {}}
@@ -271,31 +277,35 @@ class ClientGroup:
         Returns:
             The resource templates, in the order of the servers. `missing` has those that fail or are not there yet.
         """
-        lists, missing = await self._gather("resources", lambda client: client.list_resource_templates(cache=cache))
+        lists, missing = await self._gather("templates", lambda client: client.list_resource_templates(cache=cache))
         return Listing((_of_server(server, item) for server, items in lists.items() for item in items), missing)
 
     async def _gather(
-        self, feature: str, list_items: Callable[[Client], Awaitable[list[ItemT]]]
+        self, name: ListName, list_items: Callable[[Client], Awaitable[list[ItemT]]]
     ) -> tuple[dict[str, list[ItemT]], dict[str, str]]:
         """The lists of the servers that are there, and why those of others are missing."""
+        feature = LISTS[name].feature
         missing: dict[str, str] = {}
 
         async def fetch(member: Member) -> list[ItemT]:
+            what = f"Server {member.name!r}: its {name} are"
+            outage = self._outages.setdefault((member.name, name), Outage(f"{what} not listed", f"{what} listed again"))
             try:
                 async with member.turn() as client:
-                    if getattr(client.server_capabilities, feature) is None:
-                        return []
-                    return await list_items(client)
+                    offered = getattr(client.server_capabilities, feature) is not None
+                    items = await list_items(client) if offered else []
             except CallError as exc:
-                logger.warning("Server %r: its %s are not listed: %s", member.name, feature, shorten(str(exc)))
+                outage.failed(exc)
                 missing[member.name] = str(exc)
                 return []
+            outage.ended()
+            return items
 
         await self._settled(timeout=self._connected_at + self._list_wait - time.monotonic())
         for member in self.servers.values():
             if member.is_connecting:
                 level = logging.DEBUG if member.is_late else logging.WARNING
-                logger.log(level, "Server %r: its %s are not listed: %s", member.name, feature, member.unsettled)
+                logger.log(level, "Server %r: its %s are not listed: %s", member.name, name, member.unsettled)
                 missing[member.name] = member.unsettled
                 member.is_late = True
             elif not member.available and member.state != "disabled":
@@ -308,6 +318,7 @@ class ClientGroup:
     def _renamed(self, kind: Kind, lists: dict[str, list[ItemT]], missing: dict[str, str]) -> Listing[ItemT]:
         listed = {**self._listed[kind], **{server: [item.name for item in items] for server, items in lists.items()}}
         self._listed[kind] = {server: listed[server] for server in self.servers if server in listed}
+        self._missing_lists[kind] = missing
         fit = name_for_models if self._model_names and kind == "tools" else str  # models don't see names of prompts
         self._origins[kind] = self._merge(kind, self._prefixing, fit)
         self._unchanged[kind] = self._merge(kind, self._prefixing, str)
@@ -505,13 +516,17 @@ class ClientGroup:
         if several:
             whose = "Several servers have" if len(several) > 1 else "A server has"
             return f"{whose} {name!r}: ask for {' or '.join(map(repr, several))}"
+        away = {one.name: one.reason for one in self.servers.values() if not one.available} | self._missing_lists[kind]
+        for server, reason in away.items():
+            if name.startswith(f"{self._prefixes[server]}_"):
+                return f"Server {server!r}, which may have {kind[:-1]} {shorten(name)!r}, is not available: {reason}"
         import difflib
 
         close = difflib.get_close_matches(name, origins, 3)
+        reasons = [f"{server!r} ({reason})" for server, reason in away.items()]
+        unseen = f"; not asked: {', '.join(reasons)}" if away else ""
         meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
-        away = [repr(member.name) for member in self.servers.values() if not member.available]
-        unseen = f"; not asked: {', '.join(away)}" if away else ""
-        return f"No server has {kind[:-1]} {shorten(name)!r}{meant}{unseen}"
+        return f"No server has {kind[:-1]} {shorten(name)!r}{unseen}{meant}"
 
     async def _owner(self, uri: str) -> str:
         listed = {_server_of(item) for item in await self.list_resources() if item.uri == uri}
