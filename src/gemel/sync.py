@@ -618,7 +618,8 @@ class ClientGroup(Blocking[AsyncClientGroup]):
     ones. The `_meta` of everything listed holds the name of the server under "gemel/server".
 
     Args:
-        targets: What each server is reached by: what a Client takes, or a Client. `from_config` reads them from a file.
+        targets: What each server is reached by: what a Client takes, or a Client, which keeps its own options and callbacks.
+            `from_config` reads them from a file.
         **options: See `ClientGroupOptions`. Options of a transport, such as `auth`, are for the servers that have this transport.
             Each callback gets the name of the server as an additional last argument: `on_elicit(params, server)`,
             `on_change(change, server)`. `on_change` is also called, with `ChangesLost`, for a server that was reached late or

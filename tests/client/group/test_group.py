@@ -177,6 +177,22 @@ async def test_a_client_made_elsewhere_can_be_one_of_them() -> None:
         assert hosts.servers["a"].client.era == "2025"
 
 
+async def test_a_client_keeps_its_own_options_and_the_log_names_those_of_the_group(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    official = Client(asking("a"), era="2025", on_elicit=lambda form: {"value": "its own"})
+    with caplog.at_level(logging.WARNING, "gemel"):
+        hosts = ClientGroup(
+            {"official": official, "b": asking("b")}, on_elicit=lambda form, server: {"value": server}, concurrency=2
+        )
+    assert [record.getMessage() for record in caplog.records] == [
+        "Server 'official' of the group is a Client, which keeps its own options: give it on_elicit"
+    ]
+    async with hosts:
+        assert (await hosts.call_tool("ask_a")).text == "its own"
+        assert (await hosts.call_tool("ask_b")).text == "b"
+
+
 # ---------------------------------------------------------------- names
 
 

@@ -73,7 +73,8 @@ class ClientGroup:
     ones. The `_meta` of everything listed holds the name of the server under "gemel/server".
 
     Args:
-        targets: What each server is reached by: what a Client takes, or a Client. `from_config` reads them from a file.
+        targets: What each server is reached by: what a Client takes, or a Client, which keeps its own options and callbacks.
+            `from_config` reads them from a file.
         **options: See `ClientGroupOptions`. Options of a transport, such as `auth`, are for the servers that have this transport.
             Each callback gets the name of the server as an additional last argument: `on_elicit(params, server)`,
             `on_change(change, server)`. `on_change` is also called, with `ChangesLost`, for a server that was reached late or
@@ -542,6 +543,9 @@ class ClientGroup:
 def _client(name: str, target: object, options: Mapping[str, Any]) -> tuple[Client | None, str]:
     """The client of one server, whose callbacks get its name; none for a disabled one, or one whose entry has a problem."""
     if isinstance(target, Client):
+        if options:
+            unused = ", ".join(options)
+            logger.warning("Server %r of the group is a Client, which keeps its own options: give it %s", name, unused)
         return target, ""
     bound = {key: _named(value, name) if key in NAMED else value for key, value in options.items()}
     if "middleware" in bound:
