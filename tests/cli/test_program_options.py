@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from gemel import Client, Server
 from tests.quick_commands import QUICK
 
 SERVER = """
 import json, os, sys
-from gemel import Server
+from gemel import Context, Server
 
 server = Server("place")
 arguments = sys.argv[1:]
@@ -23,6 +24,11 @@ arguments = sys.argv[1:]
 @server.tool
 def look(*, names: list[str]) -> str:
     return json.dumps({"env": {n: os.environ.get(n) for n in names}, "cwd": os.getcwd(), "arguments": arguments})
+
+
+@server.tool
+def revision(ctx: Context) -> str:
+    return ctx.protocol_version
 """
 #: A foreign program: it is started by a command line, not as a file.
 FOREIGN = "import sys; sys.path.insert(0, {folder!r}); import place; place.server.run()"
@@ -79,6 +85,37 @@ def test_a_server_of_a_configuration_gets_them_beside_its_own(folder: Path) -> N
     (folder / "servers.json").write_text(json.dumps({"mcpServers": {"place": entry}}))
     found = look(folder, "servers.json:place", "--env", "B=2", "--cwd", "elsewhere", "--", "two")
     assert found == {"env": {"A": "a", "B": "2", "C": None}, "cwd": f"{folder}/elsewhere", "arguments": ["one", "two"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "revision"),
+    [
+        (["place"], "2026-07-28"),
+        (["old"], "2025-11-25"),
+        (["old", "--era", "2026"], "2026-07-28"),
+        (["place", "--era", "2025"], "2025-11-25"),
+    ],
+    ids=" ".join,
+)
+def test_the_era_of_an_entry_counts_unless_the_command_line_fixes_one(
+    folder: Path, words: list[str], revision: str
+) -> None:
+    entry = {"command": sys.executable, "args": [f"{folder}/foreign.py"]}
+    (folder / "servers.json").write_text(json.dumps({"mcpServers": {"place": entry, "old": {**entry, "era": "2025"}}}))
+    name, *more = words
+    done = gemel(folder, "call", f"servers.json:{name}", "revision", *more)
+    assert (done.returncode, done.stdout.strip()) == (0, revision), done.stderr
+
+
+async def test_a_gateway_uses_the_era_of_each_entry(folder: Path) -> None:
+    entry = {"command": sys.executable, "args": [f"{folder}/foreign.py"]}
+    configuration = folder / "servers.json"
+    configuration.write_text(json.dumps({"mcpServers": {"place": entry, "old": {**entry, "era": "2025"}}}))
+    command = [sys.executable, "-m", "gemel", "proxy", str(configuration), "--to", "stdio"]
+    for gateway in (Client(command), Client(Server.from_config(configuration))):
+        async with gateway as client:
+            assert (await client.call_tool("place_revision")).text == "2026-07-28"
+            assert (await client.call_tool("old_revision")).text == "2025-11-25"
 
 
 def test_run_takes_them_for_its_own_process(folder: Path) -> None:

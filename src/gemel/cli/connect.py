@@ -25,6 +25,7 @@ from gemel.transports.stream.options import Shown
 
 if TYPE_CHECKING:
     from gemel.client.group.config import ServerEntry
+    from gemel.protocol.eras.base import EraOption
 
 
 def client_for(
@@ -89,7 +90,7 @@ def client_of_entry(options: argparse.Namespace, entry: ServerEntry) -> Client:
     target, transport = _reach(options, entry)
     if _starts_program(target):
         transport["stderr"] = Shown(None)
-    return Client(target, era=options.era, limits=limits_of(options), **transport)
+    return Client(target, era=_era(options, entry), limits=limits_of(options), **transport)
 
 
 #: A configuration file of a host, and the name of one of them.
@@ -124,7 +125,9 @@ def _find_target(options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     target: Any = options.target
     transport: dict[str, Any] = {}
     if entry is not None:
-        target, transport = _reach(options, _entry(entry["path"], entry["name"]))
+        configured = _entry(entry["path"], entry["name"])
+        options.era = _era(options, configured)
+        target, transport = _reach(options, configured)
     elif _is_url(target):
         transport = http_options(options, {})
         return target, transport | _login(options, transport)
@@ -152,9 +155,15 @@ def _entry(path: str, name: str | None) -> ServerEntry:
     return pick(entries, name)
 
 
+def _era(options: argparse.Namespace, entry: ServerEntry) -> EraOption:
+    """Return the era that `--era` fixes, else that of the entry."""
+    given: EraOption = getattr(options, "era", "auto")
+    return (entry.era or "auto") if given == "auto" else given
+
+
 def _reach(options: argparse.Namespace, entry: ServerEntry) -> tuple[Any, dict[str, Any]]:
     """Return the target of an entry of a configuration, and options of its transport. Raises StartError."""
-    target, transport = msgspec.structs.replace(entry, oauth=None).reach(_login_of_sse(options, entry))
+    target, transport = msgspec.structs.replace(entry, oauth=None, era=None).reach(_login_of_sse(options, entry))
     if _is_url(target):
         transport = http_options(options, transport)
         if entry.oauth is not False:

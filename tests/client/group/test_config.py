@@ -88,6 +88,14 @@ def test_a_disabled_server_is_marked_and_needs_no_variables() -> None:
     assert [entry.disabled for entry in entries.values()] == [True, True]
 
 
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@pytest.mark.parametrize("entry", [{"command": "a"}, {"url": "http://h/mcp"}, {"url": "http://h/mcp", "type": "sse"}])
+def test_an_entry_may_fix_the_era(entry: dict[str, Any], era: str) -> None:
+    servers = read({"a": {**entry, "era": era}, "b": entry})
+    assert servers["a"].reach({"era": "auto"})[1]["era"] == era
+    assert servers["b"].reach({"era": "auto"})[1]["era"] == "auto"
+
+
 def test_keys_of_other_hosts_are_ignored_and_slips_are_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "gemel"):
         read({"a": {"command": "a", "autoApprove": ["x"], "arg": ["-v"]}})
@@ -115,6 +123,9 @@ def test_keys_of_other_hosts_are_ignored_and_slips_are_told(caplog: pytest.LogCa
         ({"url": "http://h", "httpUrl": "http://i"}, "httpUrl: there is another name of 'url' with another value"),
         ({"url": "http://h", "auth": "t", "headers": {"authorization": "u"}}, "auth: `headers` has an Authorization"),
         ({"command": "x", "args": "-v"}, "server 'a': args: must be a list"),
+        ({"command": "x", "era": "2024"}, 'server \'a\': era: "2024" is not possible: use "2025" or "2026"'),
+        ({"url": "http://h", "era": 2025}, 'server \'a\': era: 2025 is not possible: use "2025" or "2026"'),
+        ({"url": "http://h", "era": ["2025"]}, "server 'a': era: [\"2025\"] is not possible"),
         ({"command": "x", "args": ["-p", 80]}, "server 'a': args[1]: must be a string, in quotes, not 80"),
         ({"command": "x", "env": {"PORT": 80}}, "server 'a': env.PORT: must be a string, in quotes, not 80"),
         ({"command": "x", "env": ["A=b"]}, "server 'a': env: must be an object"),

@@ -21,6 +21,7 @@ from gemel.client.targets import fitting_options
 from gemel.errors import StartError, shorten
 from gemel.lazy_imports import load
 from gemel.options import options_of
+from gemel.protocol.eras.base import EraName
 from gemel.transports.http.client.options import HttpClientOptions
 
 logger = logging.getLogger("gemel")
@@ -61,6 +62,7 @@ _KEYS = (
     "transport",
     "disabled",
     "enabled",
+    "era",
     "lock",
     "drift",
 )
@@ -85,6 +87,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         oauth: The options of a login with OAuth, for "http" and "sse". None if the entry doesn't say, False if it says that there
             is no login.
         disabled: Whether it is to be left out.
+        era: "2025" or "2026" if the era is not to be detected.
         lock: The path of the lock file that the server must match.
         drift: Whether differences from the lock file are refused or logged.
         problem: Why it can't be used: a mistake in the entry, or a variable that is not set. Other servers of the file work.
@@ -99,6 +102,7 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     oauth: dict[str, Any] | Literal[False] | None = None
     disabled: bool = False
+    era: EraName | None = None
     lock: str | None = None
     drift: Literal["refuse", "warn"] = "refuse"
     problem: str = ""
@@ -119,6 +123,8 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True):
         if self.problem:
             raise StartError(self.problem)
         given = fitting_options(list(self.command) or self.url, options or {})
+        if self.era is not None:
+            given["era"] = self.era
         if self.lock is not None:
             given |= {"lock": self.lock, "drift": self.drift}
         if self.kind == "stdio":
@@ -167,10 +173,10 @@ def _merged_headers(given: Any, own: Mapping[str, str], *, authorizes: bool) -> 
 def read_config(source: Source, *, environ: Mapping[str, str] | None = None) -> dict[str, ServerEntry]:
     """Read a configuration.
 
-    The format is `{"mcpServers": {name: {"command", "args", "env", "cwd"} or {"url", "headers", "type"}}}`, each also with
-    `lock`, the path of a lock file (relative to the file), and `drift`, "refuse" or "warn". A server with a URL may have
-    `"auth": "oauth"`, or the options of the login as an object. `${VAR}`, `${VAR:-default}` and `${env:VAR}` are replaced by
-    variables. Keys that only other hosts know are ignored.
+    The format is `{"mcpServers": {name: {"command", "args", "env", "cwd"} or {"url", "headers", "type"}}}`, each also with `era`,
+    "2025" or "2026"; `lock`, the path of a lock file (relative to the file); and `drift`, "refuse" or "warn". A server with a URL
+    may have `"auth": "oauth"`, or the options of the login as an object. `${VAR}`, `${VAR:-default}` and `${env:VAR}` are replaced
+    by variables. Keys that only other hosts know are ignored.
 
     Args:
         source: The path of a JSON file, which may have comments, or of a TOML file as Codex has it; or its content.
@@ -335,7 +341,7 @@ class _EntryReader:
             words = [self._text("command"), *self._list("args")]
             cwd = self._text("cwd") if self._table.get("cwd") is not None else None
             entry = ServerEntry(name=self._name, kind=kind, command=tuple(words), env=self._texts("env"), cwd=cwd)
-            return self._with_lock(entry)
+            return self._with_era_and_lock(entry)
         url = self._text("url")
         if not url.startswith(("http://", "https://")):
             raise self._wrong("url", f"must begin with http:// or https://, not {shorten(url)!r}")
@@ -345,7 +351,8 @@ class _EntryReader:
             if any(name.lower() == "authorization" for name in headers):
                 raise self._wrong("auth", "`headers` has an Authorization, too: write one of them")
             headers["Authorization"] = authorization
-        return self._with_lock(ServerEntry(name=self._name, kind=kind, url=url, headers=headers, oauth=oauth))
+        entry = ServerEntry(name=self._name, kind=kind, url=url, headers=headers, oauth=oauth)
+        return self._with_era_and_lock(entry)
 
     def _login(self) -> tuple[str | None, dict[str, Any] | Literal[False] | None]:
         """The Authorization header that `auth` has, and the options of the login that `auth` or `oauth` asks for.
@@ -368,7 +375,12 @@ class _EntryReader:
             raise self._wrong(key, 'must be "oauth", an object with the options of the login, true or false')
         return None, OAuthReader(self._place, key, written, self._item).read()
 
-    def _with_lock(self, entry: ServerEntry) -> ServerEntry:
+    def _with_era_and_lock(self, entry: ServerEntry) -> ServerEntry:
+        era = self._table.get("era")
+        try:
+            entry = msgspec.structs.replace(entry, era=msgspec.convert(era, EraName | None))
+        except msgspec.ValidationError:
+            raise self._wrong("era", f'{shorten(json.dumps(era))} is not possible: use "2025" or "2026"') from None
         lock, drift = self._table.get("lock"), self._table.get("drift", "refuse")
         if lock is None:
             return entry
