@@ -9,16 +9,19 @@ import msgspec
 import pytest
 
 from gemel import (
+    CallError,
     CallTimeout,
     Changed,
     ChangesLost,
     Client,
+    ClientGroup,
     ConnectFailed,
     ConnectionLost,
     ElicitFormParams,
     Limits,
     NotSent,
     Outcome,
+    Server,
 )
 from tests.client.puppet import HANG_UP, SILENCE, Puppet, done, legacy, modern
 from tests.jumping_clock import in_no_time
@@ -64,6 +67,29 @@ async def test_a_tool_that_says_it_may_be_called_twice_is(hint: str) -> None:
         await client.list_tools()
         assert (await client.call_tool("x")).text == "done"
     assert len(puppet.asked("tools/call")) == 2
+
+
+@pytest.mark.parametrize("is_behind_proxy", [False, True])
+@in_no_time
+async def test_whether_it_may_be_is_known_of_listed_tools_only(is_behind_proxy: bool) -> None:
+    tool = {"name": "x", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    puppet = modern(tools_list={**LISTED, "tools": [tool]}, tools_call=hangs_up(1, done()))
+    async with Client(Server.from_client(puppet) if is_behind_proxy else puppet) as client:
+        with pytest.raises(CallError) as caught:
+            await client.call_tool("x")
+        assert caught.value.outcome is Outcome.UNKNOWN
+        assert len(puppet.asked("tools/call")) == 1
+        puppet.by_method["tools/call"] = hangs_up(1, done())
+        await client.list_tools()
+        assert (await client.call_tool("x")).text == "done"
+
+
+@in_no_time
+async def test_a_group_lists_tools_before_it_calls_one_so_that_it_may_repeat_it() -> None:
+    tool = {"name": "x", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+    puppet = modern(tools_list={**LISTED, "tools": [tool]}, tools_call=hangs_up(1, done()))
+    async with ClientGroup({"one": puppet}) as group:
+        assert (await group.call_tool("x")).text == "done"
 
 
 @in_no_time
