@@ -182,6 +182,44 @@ async def test_names_of_tools_are_not_cut_and_tools_are_found_by_their_own() -> 
         )
 
 
+async def test_a_tool_whose_name_python_can_have_keeps_it() -> None:
+    shop: Server[Any] = Server("shop", middleware=[CodeMode()])
+    for name in ("a-b", "a.b", "a_b", "getPage_"):
+
+        @shop.tool(name=name)
+        def called(ctx: Context) -> str:
+            return str(ctx.decoded_params["name"])
+
+    async with Client(shop) as client:
+        code = (
+            "from shop import a_b, a_b_, a_b_2, getPage_\n[await a_b(), await a_b_(), await a_b_2(), await getPage_()]"
+        )
+        assert await run(client, code) == '["a_b","a-b","a.b","getPage_"]'
+        text = (await client.call_tool("search_tools", {"query": "a b"})).text
+        assert '# the tool "a-b"\nasync def a_b_() ' in text
+        assert '# the tool "a_b"' not in text
+
+
+async def test_a_group_and_a_gateway_name_the_modules_of_their_servers_alike(tmp_path: Path) -> None:
+    program = tmp_path / "named.py"
+    program.write_text(
+        "import sys\nfrom gemel import Server\nserver = Server('x')\n@server.tool\ndef whose() -> str:\n"
+        "    return sys.argv[1]\nserver.run()"
+    )
+    names = ["Salesforce DX", "ünï", "warehouse-of-the-north-and-south", "time"]
+    servers = {name: {"command": sys.executable, "args": [str(program), str(n)]} for n, name in enumerate(names)}
+    config = {"mcpServers": servers}
+    modules = ["Salesforce_DX", "uni", "warehouse_of_the_north_and_south", "time_"]
+    code = "\n".join(f"from {module} import whose as whose_{n}" for n, module in enumerate(modules))
+    code += "\n[" + ", ".join(f"await whose_{n}()" for n in range(len(modules))) + "]"
+    async with Client(Server.from_config(config, middleware=[CodeMode()])) as client:
+        assert await run(client, code) == '["0","1","2","3"]'
+    async with ClientGroup.from_config(config) as group:
+        await group.ready()
+        async with CodeMode().client(group) as client:
+            assert await run(client, code) == '["0","1","2","3"]'
+
+
 async def test_a_name_that_there_is_not_gets_a_proposal() -> None:
     async with Client(shop_of_long_names()) as client:
         text = (await client.call_tool("search_tools", {"names": [LONG[:-2], "weather"]})).text

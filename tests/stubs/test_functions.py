@@ -109,7 +109,36 @@ def test_arguments_have_names_that_python_can_have(name: str) -> None:
 def test_tools_of_like_names_are_functions_of_their_own() -> None:
     tools = [Tool(name=name, input_schema=object_of()) for name in ("a-b", "a_b", "a.b", "a b", "A-B")]
     names = [one.name for one in ToolFunctions(tools).functions]
-    assert len(set(names)) == len(tools)
+    assert names == ["a_b_", "a_b", "a_b_2", "a_b_3", "A_B"]
+
+
+@pytest.mark.parametrize("name", ["a_b", "a__b", "a_", "camelCase", "A", "x" * 64])
+def test_a_name_that_python_can_have_is_kept_whatever_comes_before_it(name: str) -> None:
+    before = [Tool(name=other, input_schema=object_of()) for other in ("a-b", "a b", "a-", "camel Case", "A-", "a--b")]
+    like = Tool(name=f"{name}-", input_schema=object_of())
+    called = ToolFunctions([*before, like, Tool(name=name, input_schema=object_of())]).functions
+    assert called[-1].name == name
+    assert len({one.name for one in called}) == len(called)
+
+
+def test_a_parameter_that_python_can_have_is_kept() -> None:
+    tool = Tool(name="find", input_schema=object_of(**{"a-b": True, "a_b": True, "list": True, "list_": True}))
+    wires = ToolFunctions([tool]).functions[0].wires
+    assert {wire: name for name, wire in wires.items()} == {
+        "a-b": "a_b_", "a_b": "a_b", "list": "list_2", "list_": "list_",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_the_name_of_a_tool_stands_above_a_function_that_is_called_otherwise(short: bool) -> None:
+    long = "x" * 64
+    text = made(
+        *(Tool(name=name, input_schema={}) for name in ("get-page", f"{long}-one", f"{long}-two", "print")), short=short
+    )
+    assert "async def get_page(" in text
+    assert '# the tool "get-page"' not in text
+    for name, called in {f"{long}-one": long, f"{long}-two": f"{long}_", "print": "print_"}.items():
+        assert f'# the tool "{name}"\nasync def {called}(' in text
 
 
 def test_a_function_has_only_the_types_that_it_needs() -> None:

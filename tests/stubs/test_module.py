@@ -239,7 +239,7 @@ def test_equal_names_are_told_apart() -> None:
     templates = [ResourceTemplate(uri_template="x://{a}", name="a"), ResourceTemplate(uri_template="{", name="broken")]
     text = module_text(ServerLists(None, None, tools, prompts, templates))
     names = [line.partition("(")[0].split()[-1] for line in text.splitlines() if line.startswith("    async def")]
-    assert names == ["a_b", "a_b_", "a_b_2", "prompt_a", "prompt_A", "prompt_prompt_a", "read_a"]
+    assert names == ["a_b_", "a_b", "a_b_2", "prompt_a", "prompt_A", "prompt_prompt_a", "read_a"]
 
 
 def test_the_same_class_stands_there_once() -> None:

@@ -14,7 +14,7 @@ from gemel.errors import shorten
 from gemel.policies.request import Hints
 from gemel.schema.tools import Tool
 from gemel.stubs.functions import ToolFunction, ToolFunctions
-from gemel.stubs.python_source import snake, unique
+from gemel.stubs.python_source import LONGEST_FUNCTION, distinct
 
 #: Tools that a search shows, and names that are looked up at a time.
 _FOUND, _NAMED = 10, 50
@@ -30,7 +30,7 @@ class OfferedTool(NamedTuple):
     """A tool that a caller has.
 
     Attributes:
-        server: The server that it is of, as the operator calls it.
+        server: The server that it is of, by its prefix or name.
         name: Its name there.
         tool: The tool, under the name by which it is called here.
         hints: What it says of itself, if that is believed; otherwise the defaults of the specification.
@@ -102,10 +102,8 @@ class Catalogue:
         by_server: dict[str, list[OfferedTool]] = {}
         for one in tools:
             by_server.setdefault(one.server, []).append(one)
-        self.modules: dict[str, CodeModule] = {}
-        for server, offered in by_server.items():
-            name = unique(snake(server, "server").lower(), {*sys.stdlib_module_names, *self.modules})
-            self.modules[name] = _module(name, offered)
+        names = distinct(list(by_server), "server", sys.stdlib_module_names, longest=LONGEST_FUNCTION)
+        self.modules = {name: _module(name, by_server[server]) for server, name in zip(by_server, names, strict=True)}
         self.tools = [one for module in self.modules.values() for one in module.tools]
         self._index = WordIndex((one.module, one.function.tool) for one in self.tools)
 

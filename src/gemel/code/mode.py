@@ -16,6 +16,7 @@ import msgspec
 
 from gemel.client.client import Client
 from gemel.client.group.group import ClientGroup
+from gemel.client.group.names import prefixes_of
 from gemel.client.methods import ClientMethods
 from gemel.client.options import ClientOptions
 from gemel.code.catalogue import Catalogue, OfferedTool
@@ -162,13 +163,15 @@ class CodeMode:
                 'async write gemel.sync.Client(Server.from_config("mcp.json", middleware=[CodeMode()]))'
             )
 
+        prefixes = prefixes_of(of.servers) if isinstance(of, ClientGroup) else {}
+
         async def locate(ctx: Context[Any], tool: Tool) -> OfferedTool:
             if isinstance(of, ClientGroup):
                 server, name = of.origin(tool.name)
             else:
                 info = of.discovery.server_info
                 server, name = (info.name if info is not None else "server"), tool.name
-            return OfferedTool(server, name, tool, self._hints(server, tool))
+            return OfferedTool(prefixes.get(server, server), name, tool, self._hints(server, tool))
 
         async def forward(ctx: Context[Any], call_next: CallNext) -> Any:
             if ctx.method == "tools/list":

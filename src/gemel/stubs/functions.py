@@ -6,17 +6,18 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from gemel.errors import shorten
 from gemel.schema.tools import WRAP_MARKERS, Tool
 from gemel.stubs.module import MethodParameter, documented, schema_node, tool_parameters
 from gemel.stubs.python_source import (
-    LONGEST_FUNCTION,
     Bracket,
     ModuleNames,
     Piece,
     docstring,
     flat,
+    literal,
     pascal,
-    snake,
+    plain,
     unique,
 )
 from gemel.stubs.types import Types
@@ -73,7 +74,9 @@ class ToolFunction(NamedTuple):
         first = self.description.strip().split("\n", 1)[0]
         said = docstring(first[:_SHORT] if short else self.description, 4)
         body = said or ["    ..."]
-        return "\n".join(line for block in [*self.types, [self.head, *body]] for line in block)
+        is_plain = self.name in (self.tool.name, plain(self.tool.name))
+        called = [] if is_plain else [f"# the tool {literal(shorten(self.tool.name))}"]
+        return "\n".join(line for block in [*self.types, [*called, self.head, *body]] for line in block)
 
 
 class ToolFunctions:
@@ -87,7 +90,9 @@ class ToolFunctions:
     def __init__(self, tools: Iterable[Tool], taken: Collection[str] = ()) -> None:
         self._names = ModuleNames((*_TYPING, *taken))
         self._types = Types(self._names)
-        self.functions = [self._function(tool) for tool in tools]
+        listed = list(tools)
+        names = self._names.take_functions([tool.name for tool in listed], "tool")
+        self.functions = [self._function(tool, name) for tool, name in zip(listed, names, strict=True)]
 
     def text(self, functions: Sequence[ToolFunction] | None = None, *, short: bool = False) -> str:
         """Return the text of a module.
@@ -108,8 +113,7 @@ class ToolFunctions:
         words = set(_WORD.findall(text))
         return f"from typing import {', '.join(name for name in _TYPING if name in words) or 'Any'}\n"
 
-    def _function(self, tool: Tool) -> ToolFunction:
-        name = self._names.take(snake(tool.name, "tool", LONGEST_FUNCTION))
+    def _function(self, tool: Tool, name: str) -> ToolFunction:
         hint = pascal(tool.name, "Tool")
         result = self._result(tool, hint)
         parameters = tool_parameters(tool, hint, self._types, {*_WORD.findall(result), *_TYPING, *_TYPES})

@@ -15,17 +15,15 @@ from gemel.schema.resources import ResourceTemplate
 from gemel.schema.tools import WRAP_MARKERS, Tool
 from gemel.server.features.uri_templates import UriTemplate
 from gemel.stubs.python_source import (
-    LONGEST_FUNCTION,
     WIDTH,
     Bracket,
     ModuleNames,
     Piece,
+    distinct,
     docstring,
     lay,
     literal,
     pascal,
-    snake,
-    unique,
 )
 from gemel.stubs.types import ANY, NONE, Types, UnionMember
 
@@ -147,21 +145,19 @@ class _Module:
     # ---------------------------------------------------------------- methods
 
     def _each_method(self) -> list[list[str]]:
-        for tool in self._offered.tools:
-            self._tool(tool)
-        for prompt in self._offered.prompts:
-            self._prompt(prompt)
-        for template in self._offered.templates:
-            self._template(template)
+        offered = self._offered
+        tools = self._names.take_functions([one.name for one in offered.tools], "tool")
+        prompts = self._names.take_functions([one.name for one in offered.prompts], "unnamed", "prompt_")
+        templates = self._names.take_functions([one.name for one in offered.templates], "resource", "read_")
+        for name, tool in zip(tools, offered.tools, strict=True):
+            self._tool(tool, name)
+        for name, prompt in zip(prompts, offered.prompts, strict=True):
+            self._prompt(prompt, name)
+        for name, template in zip(templates, offered.templates, strict=True):
+            self._template(template, name)
         return list(self._methods.values())
 
-    def _method_name(self, text: str, fallback: str, prefix: str = "") -> str:
-        method = unique(prefix + snake(text, fallback, LONGEST_FUNCTION), {*self._methods, *self._names.taken})
-        self._methods[method] = []
-        return method
-
-    def _tool(self, tool: Tool) -> None:
-        name = self._method_name(tool.name, "tool")
+    def _tool(self, tool: Tool, name: str) -> None:
         hint = pascal(tool.name, "Tool")
         result, simple = self._result(tool, hint)
         parameters = tool_parameters(tool, hint, self._types, {"self", *_used_in(result), *_NOT_PARAMETERS})
@@ -198,11 +194,11 @@ class _Module:
         annotation = self._types.joined(parts, f"{hint}Result")
         return annotation, parts[0] not in (ANY, NONE) and self._types.is_class(annotation)
 
-    def _prompt(self, prompt: Prompt) -> None:
-        name = self._method_name(prompt.name, "unnamed", "prompt_")
+    def _prompt(self, prompt: Prompt, name: str) -> None:
         parameters: list[MethodParameter] = []
-        for one in prompt.arguments or ():
-            own = unique(snake(one.name, "argument"), {*_NOT_PARAMETERS, *(other.name for other in parameters)})
+        arguments = prompt.arguments or ()
+        names = distinct([one.name for one in arguments], "argument", _NOT_PARAMETERS)
+        for own, one in zip(names, arguments, strict=True):
             annotation, default = ("str", None) if one.required else ("str | UnsetType", "UNSET")
             parameters.append(MethodParameter(own, one.name, annotation, default, one.description or ""))
         parameters.sort(key=lambda one: one.default is not None)
@@ -210,16 +206,15 @@ class _Module:
         description = documented(prompt.description or prompt.title, parameters)
         self._method(name, parameters, "GetPromptResult", description, body)
 
-    def _template(self, template: ResourceTemplate) -> None:
+    def _template(self, template: ResourceTemplate, name: str) -> None:
         try:
             variables = UriTemplate(template.uri_template).variables
         except DefinitionError:
             return  # an invalid template of the server can't be expanded
-        name = self._method_name(template.name, "resource", "read_")
         parameters: list[MethodParameter] = []
-        for one in dict.fromkeys(variable.name for variable in variables):
+        wires = list(dict.fromkeys(variable.name for variable in variables))
+        for own, one in zip(distinct(wires, "variable", _NOT_PARAMETERS), wires, strict=True):
             several = any(variable.explode for variable in variables if variable.name == one)
-            own = unique(snake(one, "variable"), {*_NOT_PARAMETERS, *(other.name for other in parameters)})
             parameters.append(MethodParameter(own, one, "list[str]" if several else "str", None, ""))
         made = Bracket("template = UriTemplate(", [literal(template.uri_template)], ")", comma=False)
         expanded = ["        uri = template.expand(given)"]
@@ -298,8 +293,9 @@ def tool_parameters(tool: Tool, hint: str, types: Types, taken: Collection[str])
     properties, required = node.get("properties"), node.get("required")
     needed = required if isinstance(required, list) else []
     parameters: list[MethodParameter] = []
-    for wire, schema in properties.items() if isinstance(properties, dict) else ():
-        name = unique(snake(wire, "argument"), {*taken, *(one.name for one in parameters)})
+    members = properties if isinstance(properties, dict) else {}
+    names = distinct(list(members), "argument", taken)
+    for name, (wire, schema) in zip(names, members.items(), strict=True):
         inner, inner_hint = node.inner(schema), f"{hint}{pascal(wire, 'Argument')}"
         parts = types.parts(inner, "argument", inner_hint)
         annotation = types.joined(parts, inner_hint)

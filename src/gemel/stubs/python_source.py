@@ -15,6 +15,10 @@ from typing import NamedTuple, TypeAlias
 from gemel.visible import JOINERS, escape, hidden
 
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
+#: The accents of letters in their decomposed form.
+_MARKS = re.compile(r"[\u0300-\u036f]+")
+#: A name that is kept as it is. One that begins with an underscore is private in a class.
+_KEPT = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 #: Maximum length of a name that a line may have besides others: of a class, argument or member.
 _LONGEST = 28
 #: Maximum length of the name of a function: that of the names of tools which models accept.
@@ -22,13 +26,20 @@ LONGEST_FUNCTION = 64
 
 
 def snake(text: str, fallback: str, longest: int = _LONGEST) -> str:
-    """Return a name for an argument or member, without underscores at its ends; for a function with `LONGEST_FUNCTION`."""
-    name = _OTHER.sub("_", text).strip("_")[:longest].rstrip("_")
+    """Return a name for an argument or member, for a function with `LONGEST_FUNCTION`: the text itself if it can be one."""
+    name = text if _KEPT.fullmatch(text) else plain(text)
+    name = name if len(name) <= longest else name[:longest].rstrip("_")
     if not name:
         name = fallback
     if name[0].isdigit():
         name = f"{fallback}_{name}"
     return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def plain(text: str) -> str:
+    """Return the text with `_` for everything that is no letter or digit, letters without accents, and no `_` at its ends."""
+    text = text if text.isascii() else _MARKS.sub("", unicodedata.normalize("NFKD", text))
+    return _OTHER.sub("_", text).strip("_")
 
 
 def pascal(text: str, fallback: str) -> str:
@@ -49,6 +60,27 @@ def unique(name: str, taken: Collection[str]) -> str:
     return candidate
 
 
+def distinct(
+    texts: Sequence[str], fallback: str, taken: Collection[str], *, longest: int = _LONGEST, prefix: str = ""
+) -> list[str]:
+    """Return a name for each text, no two alike. A text that can be a name keeps itself, and others give way to it.
+
+    Args:
+        texts: What the names are made of.
+        fallback: The name for a text without letters and digits.
+        taken: Names that none may have.
+        longest: See `snake`.
+        prefix: What each name begins with.
+    """
+    names = [prefix + snake(text, fallback, longest) for text in texts]
+    is_changed = [name != prefix + text or name in taken for name, text in zip(names, texts, strict=True)]
+    used = set(taken)
+    for place in sorted(range(len(names)), key=is_changed.__getitem__):
+        names[place] = unique(names[place], used)
+        used.add(names[place])
+    return names
+
+
 class ModuleNames:
     """The names at the top level of one module."""
 
@@ -65,6 +97,12 @@ class ModuleNames:
         taken = unique(name, self._taken)
         self._taken.add(taken)
         return taken
+
+    def take_functions(self, texts: Sequence[str], fallback: str, prefix: str = "") -> list[str]:
+        """Reserve a name for a function of each text; see `distinct`."""
+        names = distinct(texts, fallback, self._taken, longest=LONGEST_FUNCTION, prefix=prefix)
+        self._taken.update(names)
+        return names
 
 
 WIDTH = 88

@@ -18,13 +18,12 @@ from gemel.stubs.python_source import (
     ModuleNames,
     Piece,
     columns,
+    distinct,
     docstring,
     flat,
     lay,
     literal,
     pascal,
-    snake,
-    unique,
 )
 
 #: What a type is for. The members of a union in a result must be distinguishable for msgspec.
@@ -221,11 +220,10 @@ def _typed_dict(name: str, fields: Sequence[Field], declared: list[str]) -> list
 def _struct(name: str, fields: Sequence[Field], declared: list[str]) -> list[str]:
     """Return a struct; `rename` has the JSON names that are not Python names."""
     taken = {word for _, kind, _ in fields for word in _WORDS.findall(kind)} | {"UNSET", "UnsetType", "Any", "msgspec"}
+    names = distinct([wire for wire, _, _ in fields], "member", taken)
     lines: list[str] = []
     renamed: list[Piece] = []
-    for wire, kind, needed in fields:
-        own = unique(snake(wire, "member"), taken)
-        taken.add(own)
+    for own, (wire, kind, needed) in zip(names, fields, strict=True):
         if own != wire:
             renamed.append(f"{literal(own)}: {literal(wire)}")
         line = f"    {own}: {kind}" if needed else f"    {own}: {kind} | UnsetType = UNSET"
