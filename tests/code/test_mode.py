@@ -550,6 +550,36 @@ async def test_it_stands_over_a_client_group() -> None:
     assert [tool.name for tool in await _listed(first.server)][:2] == ["list_issues", "charge"]
 
 
+async def test_a_server_that_is_missing_is_named_with_the_reason() -> None:
+    shop = Server[Any]("shop")
+
+    @shop.tool
+    def own() -> str:
+        return "own"
+
+    servers = {"shop": shop, "the-hub": "there-is-no-such-program --serve"}
+    async with ClientGroup(servers) as group:
+        await group.ready()
+        reason = "can't be used: " + " ".join(group.failures["the-hub"].split())[:60]
+        async with CodeMode().client(group) as client:
+            for code in ("from the_hub import x\nawait x()", "import own\nfrom the_hub import x"):
+                with pytest.raises(ToolError) as failure:
+                    await run(client, code)
+                assert f"The server of `the_hub` {reason}" in str(failure.value)
+                assert "Did you mean" not in str(failure.value)
+            for query in ("hub", "own"):
+                text = (await client.call_tool("search_tools", {"query": query})).text
+                assert f"# no the_hub: its server {reason}" in text
+            text = (await client.call_tool("search_tools", {"names": ["the_hub.x"]})).text
+            assert f"There is no tool 'the_hub.x': the server of `the_hub` {reason}" in text
+            assert await run(client, "from shop import own\nawait own()") == "own"
+        async with CodeMode("search").client(group) as client:
+            with pytest.raises(
+                ToolError, match=r"There is no tool 'the_hub\.x': the server of `the_hub` can't be used"
+            ):
+                await client.call_tool("call_tool", {"name": "the_hub.x"})
+
+
 async def test_the_time_stands_still_while_a_server_of_a_group_asks() -> None:
     async def slowly(form: Any, server: str) -> dict[str, bool]:
         await asyncio.sleep(8.3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -102,7 +102,7 @@ class Catalogue:
         by_server: dict[str, list[OfferedTool]] = {}
         for one in tools:
             by_server.setdefault(one.server, []).append(one)
-        names = distinct(list(by_server), "server", sys.stdlib_module_names, longest=LONGEST_FUNCTION)
+        names = _module_names(by_server)
         self.modules = {name: _module(name, by_server[server]) for server, name in zip(by_server, names, strict=True)}
         self.tools = [one for module in self.modules.values() for one in module.tools]
         self._index = WordIndex((one.module, one.function.tool) for one in self.tools)
@@ -119,21 +119,33 @@ class Catalogue:
         """Return the tools that a name can mean: `module.function`, the name of a function, or of a tool."""
         return [one for one in self.tools if name in one.names]
 
-    def meant(self, name: str) -> str:
-        """Return the end of an error about a name that no tool has: the tools that may be meant, or how to find one."""
+    def meant(self, name: str, missing: Mapping[str, str]) -> str:
+        """Return the end of an error about a name that no tool has: the tools that may be meant, or how to find one.
+
+        Args:
+            name: The name.
+            missing: See `missing_modules`.
+        """
+        module = name.partition(".")[0]
+        if module in missing:
+            return f": the server of `{module}` can't be used: {missing[module]}"
         paths = {each: one.path for one in self.tools for each in one.names}
         near = dict.fromkeys(paths[each] for each in get_close_matches(name[:_COMPARED], paths, _MEANT))
         return f"; did you mean {' or '.join(map(repr, near))}?" if near else ": search for it with `query`"
 
-    def answer(self, query: str, names: Sequence[str]) -> str:
+    def answer(self, query: str, names: Sequence[str], missing: Mapping[str, str]) -> str:
         """Return what a search finds, as text for a model.
 
         Args:
             query: Words; empty for none.
             names: Names of tools whose full texts are wanted.
+            missing: See `missing_modules`.
         """
-        parts = [self.described(names)] if names else []
+        parts = [self.described(names, missing)] if names else []
         parts += [self.found(query)] if query else []
+        parts += [
+            f"# no {module}: its server can't be used: {missing[module]}" for module in list(missing)[:_FOUND] if query
+        ]
         return "\n".join(parts) or f"Give `query` or `names`. {self.names()}"
 
     def found(self, query: str) -> str:
@@ -143,12 +155,12 @@ class Catalogue:
             return f"No tool has a word of {shorten(query)!r}. Modules: {', '.join(self.modules) or 'none'}"
         return self._stubs([self.tools[place] for place in places], short=True)
 
-    def described(self, names: Sequence[str]) -> str:
-        """Return the full texts of tools, as text for a model."""
+    def described(self, names: Sequence[str], missing: Mapping[str, str]) -> str:
+        """Return the full texts of tools, as text for a model. `missing` is explained at `missing_modules`."""
         chosen = {one.path: one for name in names[:_NAMED] for one in self.called(name)}
         unknown = [name for name in names[:_NAMED] if not self.called(name)]
         parts = [self._stubs(list(chosen.values()), short=False)] if chosen else []
-        parts += [f"There is no tool {shorten(name)!r}{self.meant(name)}" for name in unknown[:_MEANT]]
+        parts += [f"There is no tool {shorten(name)!r}{self.meant(name, missing)}" for name in unknown[:_MEANT]]
         parts += (
             [f"There is no tool {', '.join(shorten(repr(name)) for name in unknown[_MEANT:])}"]
             if unknown[_MEANT:]
@@ -167,6 +179,21 @@ class Catalogue:
             + self.modules[module].stubs(each, short=short)
             for module, each in by_module.items()
         )
+
+
+def missing_modules(servers: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of the modules that there aren't because their servers failed, each with the reason on one line.
+
+    Args:
+        servers: The reasons by the prefix or name of each server.
+    """
+    reasons = (shorten(" ".join(reason.split())) for reason in servers.values())
+    return dict(zip(_module_names(servers), reasons, strict=True))
+
+
+def _module_names(servers: Iterable[str]) -> list[str]:
+    """Return the name of the module of each server."""
+    return distinct(list(servers), "server", sys.stdlib_module_names, longest=LONGEST_FUNCTION)
 
 
 def _module(name: str, offered: Sequence[OfferedTool]) -> CodeModule:

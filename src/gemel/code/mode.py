@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, Unpack
 from urllib.parse import parse_qs
 
 import msgspec
 
 from gemel.client.client import Client
-from gemel.client.group.group import ClientGroup
+from gemel.client.group.group import ClientGroup, Listing
 from gemel.client.group.names import prefixes_of
 from gemel.client.methods import ClientMethods
 from gemel.client.options import ClientOptions
-from gemel.code.catalogue import Catalogue, OfferedTool
+from gemel.code.catalogue import Catalogue, OfferedTool, missing_modules
 from gemel.code.sandbox import ScriptLimits, ScriptPlaces, check_sandbox
 from gemel.code.scripts import run_for
 from gemel.code.tools import MODES, OWN, ListMode, own_tools
@@ -164,6 +165,7 @@ class CodeMode:
             )
 
         prefixes = prefixes_of(of.servers) if isinstance(of, ClientGroup) else {}
+        missing: dict[str, str] = {}
 
         async def locate(ctx: Context[Any], tool: Tool) -> OfferedTool:
             if isinstance(of, ClientGroup):
@@ -175,7 +177,11 @@ class CodeMode:
 
         async def forward(ctx: Context[Any], call_next: CallNext) -> Any:
             if ctx.method == "tools/list":
-                return ListToolsResult(tools=list(await of.list_tools()))
+                tools = await of.list_tools()
+                missing.clear()
+                if isinstance(tools, Listing):
+                    missing.update({prefixes[server]: reason for server, reason in tools.missing.items()})
+                return ListToolsResult(tools=list(tools))
             if ctx.method != "tools/call":
                 return await call_next(ctx)
             params, limit = ctx.decoded_params, served_call(ctx).timeout
@@ -188,7 +194,7 @@ class CodeMode:
                     raise ToolError(str(exc)) from exc
                 raise relayed(str(exc), exc.outcome) from exc
 
-        return Client(Server("tools", middleware=[CodeModeAround(self, locate), forward]), **options)
+        return Client(Server("tools", middleware=[CodeModeAround(self, locate, missing), forward]), **options)
 
     async def __call__(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         """Raise DefinitionError: what runs is made for the server that this is added to.
@@ -226,14 +232,16 @@ class CodeModeAround(ResultLimit):
     Args:
         settings: What the operator says.
         locate: Finds a listed tool.
+        missing: The servers whose tools the last list left out because they failed: the reason by prefix or name.
     """
 
     _keeper = "CodeMode"
 
-    def __init__(self, settings: CodeMode, locate: Locate) -> None:
+    def __init__(self, settings: CodeMode, locate: Locate, missing: Mapping[str, str] = MappingProxyType({})) -> None:
         super().__init__(settings.output, spill=settings.spill)
         self._settings = settings
         self._locate = locate
+        self._missing = missing
         self._places = PerLoop(lambda: ScriptPlaces(settings.limits))
         self._catalogues: OrderedDict[bytes, Catalogue] = OrderedDict()
 
@@ -295,7 +303,8 @@ class CodeModeAround(ResultLimit):
         try:
             if name == "search_tools":
                 search = _read(arguments, _ToolSearch)
-                return _text((await self._offered(ctx))[0].answer(search.query, search.names))
+                catalogue, _ = await self._offered(ctx)
+                return _text(catalogue.answer(search.query, search.names, missing_modules(self._missing)))
             if name == "call_tool":
                 return await self._call_tool(ctx, _read(arguments, _ToolCall))
             return _text(await self._run(ctx, _read(arguments, _CodeArguments).code, read_only=name == "query_code"))
@@ -306,7 +315,8 @@ class CodeModeAround(ResultLimit):
         catalogue, _ = await self._offered(ctx)
         found = catalogue.called(call.name)
         if not found:
-            raise ToolError(f"There is no tool {shorten(call.name)!r}{catalogue.meant(call.name)}")
+            meant = catalogue.meant(call.name, missing_modules(self._missing))
+            raise ToolError(f"There is no tool {shorten(call.name)!r}{meant}")
         if len(found) > 1:
             paths = ", ".join(one.path for one in found)
             raise ToolError(
@@ -320,7 +330,8 @@ class CodeModeAround(ResultLimit):
         check_sandbox()
         catalogue, _ = await self._offered(ctx)
         try:
-            return await run_for(ctx, code, catalogue, self._places.here(), read_only=read_only)
+            missing = missing_modules(self._missing)
+            return await run_for(ctx, code, catalogue, self._places.here(), read_only=read_only, missing=missing)
         except ToolError as exc:
             if read_only and "[unresolved-import]" in str(exc):
                 raise ToolError(

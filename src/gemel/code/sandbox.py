@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, n
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -215,6 +216,7 @@ async def run_script(
     modules: Mapping[str, ScriptModule],
     places: ScriptPlaces,
     *,
+    missing: Mapping[str, str] = MappingProxyType({}),
     begun: Callable[[asyncio.Timeout], None] = lambda limit: None,
     at_work: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> ScriptResult:
@@ -225,6 +227,7 @@ async def run_script(
         modules: What it may import, by name. TypeError and RuntimeError of their functions are raised in the script; anything
             else ends it, and is raised here.
         places: The processes that there are, with the bounds.
+        missing: The modules that it can't import now, with the reason.
         begun: Called with the limit of `seconds`, for whoever stops the clock.
         at_work: What is entered while the script does not only wait for its calls.
 
@@ -258,9 +261,9 @@ async def run_script(
     except OSError as exc:
         raise ToolError(f"The sandbox can't be started: {shorten(str(exc))}") from exc
     if ended.refused is not None:
-        raise ToolError(f"The script was not run:\n{_told(ended.refused, modules, limits)}")
+        raise ToolError(f"The script was not run:\n{_told(ended.refused, modules, missing, limits)}")
     if ended.failed is not None:
-        raise ToolError(f"The script failed{script.said()}:\n{_told(ended.failed, modules, limits)}")
+        raise ToolError(f"The script failed{script.said()}:\n{_told(ended.failed, modules, missing, limits)}")
     if ended.unsent is not None:
         raise ToolError(f"The script ended{script.said()}, but {ended.unsent}")
     return ScriptResult(msgspec.json.decode(ended.value), ended.printed)
@@ -463,7 +466,7 @@ def _kill(process: subprocess.Process) -> None:
                 process.kill()
 
 
-def _told(text: str, modules: Mapping[str, ScriptModule], limits: ScriptLimits) -> str:
+def _told(text: str, modules: Mapping[str, ScriptModule], missing: Mapping[str, str], limits: ScriptLimits) -> str:
     """Return an error without the names of files that only the interpreter knows, bounded, with what can be done about it."""
     for place in _PLACES:
         text = text.replace(place, "line " if place.endswith(":") else "script")
@@ -472,18 +475,24 @@ def _told(text: str, modules: Mapping[str, ScriptModule], limits: ScriptLimits) 
     names = shorten(", ".join(modules), _ERROR) or "no modules of tools"
     advice = [said for sign, said in _ADVICE.items() if sign in text]
     told = [one.format(modules=names, **msgspec.structs.asdict(limits)) for one in advice]
-    return "\n".join([text, *_meant(text, modules), *told])
+    return "\n".join([text, *_meant(text, modules, missing), *told])
 
 
-def _meant(error: str, modules: Mapping[str, ScriptModule]) -> list[str]:
-    """Return which imports may be meant by the first name of an error that there isn't, as a line; none if none is like it."""
-    missing = _MISSING.search(error)
-    if missing is None:
+def _meant(error: str, modules: Mapping[str, ScriptModule], missing: Mapping[str, str]) -> list[str]:
+    """Return which imports may be meant by the first name of an error that there isn't, as a line; none if none is like it.
+
+    Modules whose servers failed are named instead, each with the reason.
+    """
+    unknown = list(_MISSING.finditer(error))
+    imported = [each["other"] for each in unknown if each["other"] in missing]
+    if imported:
+        return [f"The server of `{each}` can't be used: {missing[each]}" for each in dict.fromkeys(imported)]
+    if not unknown:
         return []
     lines = {
         (name, function): f"from {name} import {function}" for name in modules for function in modules[name].functions
     }
-    module, member, other, name = (each and each[:_COMPARED] for each in missing.groups())
+    module, member, other, name = (each and each[:_COMPARED] for each in unknown[0].groups())
     if other is not None:
         near = [f"from {each} import …" for each in get_close_matches(other, modules, _MEANT)]
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
@@ -18,7 +19,15 @@ from gemel.server.context import Context, served_call
 from gemel.timeouts import PausableTimeout
 
 
-async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, places: ScriptPlaces, *, read_only: bool) -> str:
+async def run_for(
+    ctx: Context[Any],
+    code: str,
+    catalogue: Catalogue,
+    places: ScriptPlaces,
+    *,
+    read_only: bool,
+    missing: Mapping[str, str],
+) -> str:
     """Run a script for a caller, and return what it reads: what was printed, and the value.
 
     Args:
@@ -27,6 +36,7 @@ async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, places: Sc
         catalogue: The tools of the caller.
         places: The processes that there are, with the bounds of scripts.
         read_only: Whether only tools that read can be imported.
+        missing: See `missing_modules`.
 
     Raises:
         ToolError: The script is wrong, failed or went beyond a limit; the text is for the model that wrote it.
@@ -59,7 +69,7 @@ async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, places: Sc
         if (tools := module.chosen(read_only=read_only))
     }
     at_work = served_call(ctx).input_requests.at_work
-    result = await run_script(code, modules, places, begun=pause_for_people, at_work=at_work)
+    result = await run_script(code, modules, places, missing=missing, begun=pause_for_people, at_work=at_work)
     text = "\n".join(part for part in (result.printed.rstrip(), _as_text(result.value)) if part)
     return text or "The script has run. Nothing was printed, and the value of its last line is None."
 
