@@ -12,8 +12,20 @@ from typing import Any, TypedDict
 
 import pytest
 
-from gemel import CallError, Client, ClientGroup, Context, DefinitionError, Outcome, Server, ToolError, sync
+from gemel import (
+    CallError,
+    Client,
+    ClientGroup,
+    Context,
+    DefinitionError,
+    Outcome,
+    ResourceLink,
+    Server,
+    ToolError,
+    sync,
+)
 from gemel.code import CodeMode, ScriptLimits
+from gemel.errors import MethodNotFound
 from gemel.policies import Policy
 from gemel.receipts import Receipts
 from gemel.schema.notifications import ProgressParams
@@ -548,6 +560,51 @@ async def test_it_stands_over_a_client_group() -> None:
         with pytest.raises(ToolError, match="the shop is closed"):
             await run(client, "from shop import fail\nawait fail()")
     assert [tool.name for tool in await _listed(first.server)][:2] == ["list_issues", "charge"]
+
+
+@pytest.mark.parametrize("several", [True, False])
+async def test_resources_and_prompts_are_those_of_what_it_stands_over(several: bool) -> None:
+    books = Server[Any]("books")
+
+    @books.resource("books://all")
+    def every() -> str:
+        return "all books"
+
+    @books.resource("books://by/{author}")
+    def by(author: str) -> str:
+        return f"by {author}"
+
+    @books.prompt
+    def review(title: str) -> str:
+        return f"Review {title}."
+
+    @books.tool
+    def find(author: str) -> ResourceLink:
+        return ResourceLink(uri=f"books://by/{author}", name=author)
+
+    of = ClientGroup({"books": books}) if several else Client(books)
+    async with of, CodeMode("search").client(of) as client:
+        assert [one.uri for one in await client.list_resources()] == ["books://all"]
+        assert "books://by/{author}" in [one.uri_template for one in await client.list_resource_templates()]
+        assert [one.name for one in await client.list_prompts()] == ["review"]
+        assert (await client.read_resource("books://all")).contents[0].text == "all books"
+        found = await client.call_tool("call_tool", {"name": "books.find", "arguments": {"author": "ann"}})
+        (link,) = (block for block in found.content if isinstance(block, ResourceLink))
+        assert (await client.read_resource(link)).contents[0].text == "by ann"
+        assert "Review It." in str((await client.get_prompt("review", {"title": "It"})).messages)
+        with pytest.raises(CallError, match="books://none"):
+            await client.read_resource("books://none")
+
+
+async def test_a_client_whose_server_has_tools_only_lists_no_resources() -> None:
+    async def without(ctx: Context, call_next: Any) -> Any:
+        if ctx.method.endswith("/list") and ctx.method != "tools/list":
+            raise MethodNotFound(ctx.method)
+        return await call_next(ctx)
+
+    async with Client(Shop(without).server) as of, CodeMode().client(of) as client:
+        assert [*await client.list_resources(), *await client.list_prompts()] == []
+        assert [one.name for one in await client.list_resource_templates()] == ["result_pages"]
 
 
 async def test_a_server_that_is_missing_is_named_with_the_reason() -> None:

@@ -24,11 +24,25 @@ from gemel.code.catalogue import Catalogue, OfferedTool, missing_modules
 from gemel.code.sandbox import ScriptLimits, ScriptPlaces, check_sandbox
 from gemel.code.scripts import run_for
 from gemel.code.tools import MODES, OWN, ListMode, own_tools
-from gemel.errors import CallError, DefinitionError, InvalidRequest, Outcome, ToolError, relayed, shorten
+from gemel.errors import (
+    CallError,
+    DefinitionError,
+    InvalidRequest,
+    MethodNotFound,
+    Outcome,
+    PeerError,
+    ToolError,
+    relayed,
+    shorten,
+)
 from gemel.loops import PerLoop
 from gemel.options import Check, check_values, or_none, whole
 from gemel.policies.request import NO_HINTS, Hints, hints_of
+from gemel.proxy.translation import error_for
+from gemel.schema.base import Result
 from gemel.schema.content import TextContent
+from gemel.schema.prompts import ListPromptsResult
+from gemel.schema.resources import ListResourcesResult, ListResourceTemplatesResult
 from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
 from gemel.server.composition.mount import Catalog
 from gemel.server.context import Context, served_call
@@ -40,6 +54,17 @@ from gemel.timeouts import asking_person, person_extends
 
 #: The parameter of the URL by which a client chooses.
 _PARAMETER: Final = "tools"
+#: What a client in code mode leaves to the client or client group that it is over, besides the list of tools.
+_PASSED_ON: Final = frozenset(
+    {
+        "tools/call",
+        "prompts/get",
+        "prompts/list",
+        "resources/read",
+        "resources/list",
+        "resources/templates/list",
+    }
+)
 #: Lists of tools whose functions are remembered.
 _CATALOGUES: Final = 16
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
@@ -146,7 +171,8 @@ class CodeMode:
     def client(self, of: ClientMethods | ClientGroup, **options: Unpack[ClientOptions]) -> Client:
         """Return a client with these few tools over the tools of another client or of a client group.
 
-        Whatever takes a client takes it, such as the adapters for agents. Questions of the servers go to the callbacks of `of`.
+        Whatever takes a client takes it, such as the adapters for agents. Its resources, resource templates and prompts are
+        those of `of`. Questions of the servers go to the callbacks of `of`.
 
         Args:
             of: A connected client or client group.
@@ -182,16 +208,19 @@ class CodeMode:
                 if isinstance(tools, Listing):
                     missing.update({prefixes[server]: reason for server, reason in tools.missing.items()})
                 return ListToolsResult(tools=list(tools))
-            if ctx.method != "tools/call":
+            if ctx.method not in _PASSED_ON:
                 return await call_next(ctx)
-            params, limit = ctx.decoded_params, served_call(ctx).timeout
-            work = of.call_tool(params["name"], params.get("arguments"), raise_on_error=False)
+            limit = served_call(ctx).timeout
             try:
                 with nullcontext() if limit is None else person_extends(limit.add_time):
-                    return await asking_person(work, partial(_is_asked, of))
+                    return await asking_person(_pass_on(ctx, of), partial(_is_asked, of))
             except CallError as exc:
-                if exc.outcome is Outcome.ANSWERED:
+                if ctx.method == "tools/call" and exc.outcome is Outcome.ANSWERED:
                     raise ToolError(str(exc)) from exc
+                if isinstance(exc, PeerError) and exc.code == MethodNotFound.code and ctx.method.endswith("/list"):
+                    return await call_next(ctx)  # the server has none
+                if isinstance(exc, PeerError):
+                    raise error_for(exc, "tools", ctx.protocol_version, ctx.decoded_params.get("uri")) from exc
                 raise relayed(str(exc), exc.outcome) from exc
 
         return Client(Server("tools", middleware=[CodeModeAround(self, locate, missing), forward]), **options)
@@ -338,6 +367,24 @@ class CodeModeAround(ResultLimit):
                     f"{exc}\nOnly tools that change nothing can be imported here: use run_code for others"
                 ) from None
             raise
+
+
+async def _pass_on(ctx: Context[Any], of: ClientMethods | ClientGroup) -> Result:
+    """Return what a client or client group gives for a request of `_PASSED_ON`."""
+    params = ctx.decoded_params
+    match ctx.method:
+        case "tools/call":
+            return await of.call_tool(params["name"], params.get("arguments"), raise_on_error=False)
+        case "prompts/get":
+            return await of.get_prompt(params["name"], params.get("arguments"))
+        case "resources/read":
+            return await of.read_resource(params["uri"])
+        case "prompts/list":
+            return ListPromptsResult(prompts=list(await of.list_prompts()))
+        case "resources/list":
+            return ListResourcesResult(resources=list(await of.list_resources()))
+        case _:
+            return ListResourceTemplatesResult(resource_templates=list(await of.list_resource_templates()))
 
 
 def _is_asked(of: ClientMethods | ClientGroup) -> bool:
