@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias, TypeVar, Unpack
 from urllib.parse import parse_qs
 
@@ -223,7 +222,7 @@ class CodeMode:
                     raise error_for(exc, "tools", ctx.protocol_version, ctx.decoded_params.get("uri")) from exc
                 raise relayed(str(exc), exc.outcome) from exc
 
-        return Client(Server("tools", middleware=[CodeModeAround(self, locate, missing), forward]), **options)
+        return Client(Server("tools", middleware=[CodeModeAround(self, locate, lambda: missing), forward]), **options)
 
     async def __call__(self, ctx: Any, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
         """Raise DefinitionError: what runs is made for the server that this is added to.
@@ -261,12 +260,12 @@ class CodeModeAround(ResultLimit):
     Args:
         settings: What the operator says.
         locate: Finds a listed tool.
-        missing: The servers whose tools the last list left out because they failed: the reason by prefix or name.
+        missing: Returns the servers whose tools the last list left out because they failed: the reason by prefix or name.
     """
 
     _keeper = "CodeMode"
 
-    def __init__(self, settings: CodeMode, locate: Locate, missing: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, settings: CodeMode, locate: Locate, missing: Callable[[], Mapping[str, str]] = dict) -> None:
         super().__init__(settings.output, spill=settings.spill)
         self._settings = settings
         self._locate = locate
@@ -333,7 +332,7 @@ class CodeModeAround(ResultLimit):
             if name == "search_tools":
                 search = _read(arguments, _ToolSearch)
                 catalogue, _ = await self._offered(ctx)
-                return _text(catalogue.answer(search.query, search.names, missing_modules(self._missing)))
+                return _text(catalogue.answer(search.query, search.names, missing_modules(self._missing())))
             if name == "call_tool":
                 return await self._call_tool(ctx, _read(arguments, _ToolCall))
             return _text(await self._run(ctx, _read(arguments, _CodeArguments).code, read_only=name == "query_code"))
@@ -344,7 +343,7 @@ class CodeModeAround(ResultLimit):
         catalogue, _ = await self._offered(ctx)
         found = catalogue.called(call.name)
         if not found:
-            meant = catalogue.meant(call.name, missing_modules(self._missing))
+            meant = catalogue.meant(call.name, missing_modules(self._missing()))
             raise ToolError(f"There is no tool {shorten(call.name)!r}{meant}")
         if len(found) > 1:
             paths = ", ".join(one.path for one in found)
@@ -359,7 +358,7 @@ class CodeModeAround(ResultLimit):
         check_sandbox()
         catalogue, _ = await self._offered(ctx)
         try:
-            missing = missing_modules(self._missing)
+            missing = missing_modules(self._missing())
             return await run_for(ctx, code, catalogue, self._places.here(), read_only=read_only, missing=missing)
         except ToolError as exc:
             if read_only and "[unresolved-import]" in str(exc):
