@@ -13,6 +13,7 @@ import pytest
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from gemel import Client, Server
 from gemel.server.functions.json_schema import SchemaWriter
 from gemel.server.functions.values import value_type
 from gemel.values.reading import read_as
@@ -118,6 +119,37 @@ def test_other_numbers_stay_what_they_are() -> None:
 def test_what_no_decimal_is_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # of pydantic
         read_as(Price, text.encode())
+
+
+@pytest.mark.parametrize("text", ["NaN", "-NaN", "sNaN", "Infinity", "-Infinity", "1E+6145", "1E-6145"])
+async def test_decimals_out_of_range_are_neither_read_nor_sent(text: str) -> None:
+    server: Server[Any] = Server("prices")
+
+    @server.tool
+    def take(prices: list[Plain]) -> str:
+        return str(prices)
+
+    @server.tool
+    def give() -> Decimal:
+        return Decimal(text)
+
+    async with Client(server) as client:
+        taken = await client.call_tool("take", {"prices": [{"price": "1"}, {"price": text}]}, raise_on_error=False)
+        assert taken.is_error
+        assert f'prices[1].price: expected decimal string like "1.50", got string "{text}"' in taken.text
+        assert (await client.call_tool("give", raise_on_error=False)).is_error
+
+
+async def test_a_number_out_of_range_is_refused() -> None:
+    server: Server[Any] = Server("prices")
+
+    @server.tool
+    def take(price: Decimal) -> str:
+        return str(price)
+
+    async with Client(server) as client:
+        assert (await client.call_tool("take", {"price": msgspec.Raw(b"1e6144")})).text == "1E+6144"
+        assert (await client.call_tool("take", {"price": msgspec.Raw(b"1e6145")}, raise_on_error=False)).is_error
 
 
 def test_limits_hold_for_all_digits() -> None:

@@ -1,4 +1,7 @@
-"""Numbers in JSON text that pydantic reads for a Decimal: it makes floats of them first, which have fewer digits."""
+"""Decimals in JSON text: the range of those that msgspec reads, and all digits of those that pydantic reads.
+
+pydantic makes floats of numbers first, which have fewer digits.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,30 @@ _INEXACT = re.compile(rb"[0-9][0-9.]{15}|[eE][+-]?[0-9]{3}")
 
 _decode = msgspec.json.Decoder(float_hook=Decimal).decode
 _encode = msgspec.json.Encoder(decimal_format="number").encode
+
+#: The largest exponent of a Decimal, that of IEEE 754 decimal128: `int()` of a larger one fills the memory.
+_MAX_EXPONENT = 6144
+#: What is read for a Decimal, for messages.
+DECIMAL_RANGE = f"a finite decimal with an exponent from -{_MAX_EXPONENT} to {_MAX_EXPONENT}"
+
+
+def is_in_range(number: Decimal) -> bool:
+    """Whether a decimal is neither NaN nor infinite, and its exponent not too large."""
+    return number.is_finite() and abs(number.adjusted()) <= _MAX_EXPONENT
+
+
+def path_out_of_range(value: object) -> tuple[str | int, ...] | None:
+    """The way to the first Decimal that is not in range, in a value of plain JSON types and Decimals; None without one."""
+    if isinstance(value, Decimal):
+        return None if is_in_range(value) else ()
+    if isinstance(value, dict):
+        parts: Iterable[tuple[str | int, Any]] = ((str(key), part) for key, part in value.items())
+    elif isinstance(value, list | tuple):
+        parts = enumerate(value)
+    else:
+        return None
+    ways = ((step, *way) for step, part in parts if (way := path_out_of_range(part)) is not None)
+    return next(ways, None)
 
 
 class DecimalPlaces:

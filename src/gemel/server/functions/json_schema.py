@@ -45,6 +45,8 @@ class SchemaWriter:
         self.reading = reading
         #: Whether JSON text that msgspec reads as the types fits their schemas.
         self.decoder_suffices = True
+        #: Whether one of the types is a Decimal, which msgspec reads whatever its range.
+        self.has_decimals = False
         #: Whether the names of members are limited in one of the schemas.
         self.limits_names = False
         self.definitions: dict[str, Schema] = {}
@@ -424,6 +426,7 @@ def _moment(form: str, writer: SchemaWriter, info: Any) -> Schema:
 
 
 def _decimal(writer: SchemaWriter, _info: object) -> Schema:
+    writer.has_decimals = True
     text: Schema = {"type": "string", "format": "decimal"}
     if writer.reading:
         return {"anyOf": [{"type": "number"}, text]}

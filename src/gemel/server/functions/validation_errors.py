@@ -19,6 +19,7 @@ from msgspec import UNSET, Raw
 
 from gemel.errors import ECHO_LIMIT, shorten
 from gemel.protocol.validation import MAX_ALTERNATIVES, explain_alternatives, name_of
+from gemel.values.decimals import is_in_range
 from gemel.values.schemas import PATTERNS
 
 #: At most this many errors are listed: a model corrects a few at a time.
@@ -547,10 +548,10 @@ def has_format(schema: Schema, value: str) -> bool:
     if form == "base64url":
         value = value.translate(_URL_ALPHABET)
     try:
-        msgspec.convert(value, kind)
+        read = msgspec.convert(value, kind)
     except msgspec.ValidationError:
         return False
-    return True
+    return not isinstance(read, decimal.Decimal) or is_in_range(read)
 
 
 def definition(root: Schema, reference: str) -> Schema:

@@ -7,6 +7,7 @@ Both are strict: values are never coerced. Their error texts stay in this file: 
 from __future__ import annotations
 
 import collections.abc
+import decimal
 import functools
 import re
 import sys
@@ -23,6 +24,7 @@ from msgspec import UNSET, Raw
 from gemel.server.functions.annotations import Traits, bare, is_plain, metadata_of, no_type, parts, shown, traits_of
 from gemel.server.functions.json_schema import Schema, SchemaWriter, UnsupportedType
 from gemel.server.functions.validation_errors import MAX_EXPLAINED, Path, Rejection, rejection_of
+from gemel.values.decimals import DECIMAL_RANGE, path_out_of_range
 from gemel.values.encoding import encode_by_pydantic, encode_value, explained
 from gemel.values.reading import leaves_defaults, normalized, with_defaults
 from gemel.version import install_command
@@ -225,7 +227,8 @@ class MsgspecType:
         self.decoder_suffices = writer.decoder_suffices
         self._leaves_defaults = bool(writer.definitions) and leaves_defaults(annotation)
         self._keys = _key_check(self.schema, writer)
-        self.field = Raw if self._leaves_defaults or self._keys else annotation
+        self._has_decimals = writer.has_decimals
+        self.field = Raw if self._leaves_defaults or self._keys or self._has_decimals else annotation
 
     @functools.cached_property
     def decode(self) -> Callable[[bytes | Raw], Any]:
@@ -237,6 +240,8 @@ class MsgspecType:
             value = self.decode(text)
             if self._keys is not None:
                 _check_keys(self._keys, text)
+            if self._has_decimals:
+                _check_decimals(value, text)
             return with_defaults(value) if self._leaves_defaults else value
         except msgspec.ValidationError as error:
             raise ValueRejected([rejection_of(error)], _decoded(text)) from None
@@ -266,6 +271,13 @@ def _check_keys(check: KeyCheck, text: bytes | Raw) -> None:
     value = msgspec.json.decode(text)
     if wrong := check.rejection(value):
         raise ValueRejected([wrong], value if len(bytes(text)) <= MAX_EXPLAINED else UNSET)
+
+
+def _check_decimals(value: object, text: bytes | Raw) -> None:
+    """Raise ValueRejected for a Decimal in a value that is NaN, infinite or out of range."""
+    plain = msgspec.to_builtins(value, builtin_types=(decimal.Decimal,))
+    if (path := path_out_of_range(plain)) is not None:
+        raise ValueRejected([Rejection(path, fallback=f"expected {DECIMAL_RANGE}")], _decoded(text))
 
 
 def _shared_type(annotation: object, writer: SchemaWriter) -> MsgspecType | None:
