@@ -8,10 +8,12 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tomllib
 import zipfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +268,28 @@ def test_data_and_tests_are_left_out_and_named(project: Path, capsys: pytest.Cap
     assert "weather.db" in notes
     assert "old.sqlite3" not in notes
     assert "tests/" not in notes
+
+
+def test_databases_of_other_names_and_wheels_are_left_out(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "dev.pid").write_text("17")
+    (project / "wheels").mkdir()
+    for name in ("GAMES.DB", "wheels/gemel-0.1.0-py3-none-any.whl"):
+        (project / name).write_text("private")
+    for name in ("games.db.2026", "archive.data"):
+        with closing(sqlite3.connect(project / name)) as database:
+            database.execute("CREATE TABLE games (title TEXT)")
+            database.commit()
+    (project / "dump.sql").write_text("INSERT INTO games VALUES ('Go')")
+    notes = printed(capsys, "bundle", "weather.py", "-o", "w.mcpb")[1]
+    names = ["manifest.json", "README.md", "data/cities.csv", "dump.sql", "pyproject.toml", "weather.py"]
+    assert list(members("w.mcpb")) == names
+    for name in ("GAMES.DB", "games.db.2026", "archive.data", "wheels/gemel-0.1.0-py3-none-any.whl", "it has dump.sql"):
+        assert name in notes
+
+    (project / ".mcpbignore").write_text("!archive.data\n!*.whl\n")
+    printed(capsys, "bundle", "weather.py", "-o", "w.mcpb")
+    assert {"archive.data", "wheels/gemel-0.1.0-py3-none-any.whl"} <= members("w.mcpb").keys()
+    assert "games.db.2026" not in members("w.mcpb")
 
 
 def test_a_file_alone_brings_its_dependencies(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,14 +26,29 @@ from gemel.version import DISTRIBUTION, requirement
 #: Files and folders that are never in a bundle: environments, caches, results of builds, and what often holds secrets.
 _EXCLUDED = (
     *(".*", "__pycache__", "*.pyc", "node_modules", "venv", "env", "build", "dist", "*.egg-info", "*.mcpb"),
-    *("*.pem", "*.key", "*.p12", "*.pfx", "id_rsa*", "id_ed25519*", "*.env", "secrets.*", "credentials*.json", "*.log"),
+    *(
+        "*.pem",
+        "*.key",
+        "*.p12",
+        "*.pfx",
+        "id_rsa*",
+        "id_ed25519*",
+        "*.env",
+        "secrets.*",
+        "credentials*.json",
+        "*.log",
+        "*.pid",
+    ),
 )
-#: Data that a server keeps beside its program, and tests with what they compare. Their names are among the notes.
-_DATA_AND_TESTS = (
+#: Data that a server keeps beside its program, wheels, and tests with what they compare. Their names are among the notes.
+_NAMED = (
     *("*.db", "*.db3", "*.sqlite", "*.sqlite3", "*.duckdb", "*.mdb", "*.rdb"),
     *("*-journal", "*-wal", "*-shm", "*.wal", "*.bak"),
+    "*.whl",
     *("conftest.py", "test_*.py", "*_test.py", "/test", "/tests", "/snapshots"),
 )
+#: The first bytes of an SQLite database: https://www.sqlite.org/fileformat.html#magic_header_string
+_SQLITE = b"SQLite format 3\0"
 _IGNORE_FILE = ".mcpbignore"
 #: The beginning of the calendar of zip files: the same sources make the same archive.
 _TIME = (1980, 1, 1, 0, 0, 0)
@@ -67,7 +82,7 @@ def make_bundle(metadata: Metadata, target: str) -> Bundle:
     """Make the bundle of a server.
 
     In a project it has all files of the project's folder, except hidden ones, environments, caches, build results, keys,
-    databases, tests, and what `.mcpbignore` lists. A line `!PATTERN` there includes what is excluded otherwise. A file
+    databases, wheels, tests, and what `.mcpbignore` lists. A line `!PATTERN` there includes what is excluded otherwise. A file
     without a project is bundled alone, with a pyproject.toml of its inline metadata.
 
     Args:
@@ -92,8 +107,10 @@ def make_bundle(metadata: Metadata, target: str) -> Bundle:
         files = dict(_project_files(metadata.folder, left_out))
         if left_out:
             notes.append(
-                f"left out as data or tests: {', '.join(left_out)}; to include one, write `!NAME` into {_IGNORE_FILE}"
+                f"left out as data, wheels or tests: {', '.join(left_out)}; to include one, write `!NAME` into {_IGNORE_FILE}"
             )
+        if scripts := [name for name in files if name.lower().endswith(".sql")]:
+            notes.append(f"it has {', '.join(scripts)}: if one is a dump of a database, list it in {_IGNORE_FILE}")
         if not _needs_gemel(metadata.project.get("dependencies", ())):
             notes.append(f"`dependencies` in pyproject.toml lacks {DISTRIBUTION}: add {json.dumps(requirement())}")
         entry_point, words = _located(path, target, suffix, metadata.folder, files)
@@ -221,7 +238,7 @@ def _needs_gemel(dependencies: Sequence[Any]) -> bool:
 
 
 def _project_files(folder: Path, left_out: list[str]) -> Iterator[tuple[str, bytes]]:
-    """The files of a project by name; the names of data and tests are added to `left_out`.
+    """The files of a project by name; the names of data, wheels and tests are added to `left_out`.
 
     Symbolic links to folders are not followed; those that lead out are refused.
     """
@@ -229,7 +246,7 @@ def _project_files(folder: Path, left_out: list[str]) -> Iterator[tuple[str, byt
     size = 0
 
     def included(path: Path, *, is_folder: bool = False) -> bool:
-        if not _excludes([*_EXCLUDED, *_DATA_AND_TESTS, *own], path):
+        if not _excludes([*_EXCLUDED, *_NAMED, *own], path):
             return True
         if not _excludes([*_EXCLUDED, *own], path):
             left_out.append(path.as_posix() + "/" * is_folder)
@@ -246,6 +263,9 @@ def _project_files(folder: Path, left_out: list[str]) -> Iterator[tuple[str, byt
             if not included(inside / name):
                 continue
             content = path_within(folder, inside / name).read_bytes()
+            if content.startswith(_SQLITE) and _excludes(["*", *own], inside / name):
+                left_out.append((inside / name).as_posix())
+                continue
             size += len(content)
             if size > _MAX_BYTES:
                 raise StartError(
@@ -264,10 +284,10 @@ def _ignored(folder: Path) -> list[str]:
 
 
 def _excludes(patterns: Sequence[str], path: Path) -> bool:
-    """Whether the last pattern that matches excludes the file or folder; one with `!` before it includes."""
-    name, whole = path.name, path.as_posix()
+    """Whether the last pattern that matches excludes the file or folder; one with `!` before it includes. Case is ignored."""
+    name, whole = path.name.lower(), path.as_posix().lower()
     excluded = False
-    for pattern in patterns:
+    for pattern in map(str.lower, patterns):
         bare = pattern.removeprefix("!")
         if fnmatch.fnmatchcase(whole if "/" in bare else name, bare.removeprefix("/")):
             excluded = bare == pattern
