@@ -202,6 +202,16 @@ async def test_an_unknown_tool_and_the_one_that_was_meant(
 
 
 @both_eras
+async def test_another_word_is_not_suggested(era: Any) -> None:
+    """A model would call the tool that does the opposite."""
+    server: Server[Any] = Server("games")
+    server.tool(name="lend_game")(lambda: None)
+    async with Client(server, era=era) as client:
+        assert await refusal(client, "return_game") == "Unknown tool: return_game"
+        assert await refusal(client, "lend_gmae") == "Unknown tool: lend_gmae. Did you mean 'lend_game'?"
+
+
+@both_eras
 async def test_a_prefix_that_was_forgotten_is_part_of_what_was_meant(era: Any) -> None:
     async with Client(mounted(), era=era) as client:
         assert await refusal(client, "tomorrow") == "Unknown tool: tomorrow. Did you mean 'w_tomorrow'?"

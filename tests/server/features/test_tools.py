@@ -227,6 +227,8 @@ async def test_what_goes_wrong_is_told_word_for_word(era: Era) -> None:
             assert "structuredContent" not in result
         error = await end.refusal("tools/call", {"name": "forcast", "arguments": {}})
         assert error == {"code": -32602, "message": "Unknown tool: forcast. Did you mean 'forecast'?"}
+        error = await end.refusal("tools/call", {"name": "return_buy", "arguments": {}})
+        assert error == {"code": -32602, "message": "Unknown tool: return_buy"}
         error = await end.refusal("tools/call", {"name": "x" * 5000, "arguments": {}})
         assert len(error["message"]) < 300
         error = await end.refusal("tools/call", {"name": "buy", "arguments": [1]})

@@ -523,7 +523,7 @@ class ClientGroup:
                 return f"Server {server!r}, which may have {kind[:-1]} {shorten(name)!r}, is not available: {reason}"
         import difflib
 
-        close = difflib.get_close_matches(name, origins, 3)
+        close = difflib.get_close_matches(name, origins, 3, 0.75)
         reasons = [f"{server!r} ({reason})" for server, reason in away.items()]
         unseen = f"; not asked: {', '.join(reasons)}" if away else ""
         meant = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""

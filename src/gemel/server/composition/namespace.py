@@ -62,6 +62,10 @@ def argument_names(layers: Sequence[Layer], tool: str) -> Rename | None:
     return rename if steps else None
 
 
+#: How similar a suggested name is: a typing error away. Names such as `lend_game` and `return_game` have 0.7.
+_TYPO = 0.75
+
+
 def suggest(layers: Sequence[Layer], kind: Feature, name: str, known: Iterable[str] = ()) -> str:
     """An unknown name for an error text, with a similar one, if there is one; all as the caller knows them."""
     import difflib
@@ -71,7 +75,7 @@ def suggest(layers: Sequence[Layer], kind: Feature, name: str, known: Iterable[s
     shown = {
         outer.removeprefix(prefix): outer for inner in known if (outer := outer_name(layers, kind, inner)) is not None
     }
-    near = difflib.get_close_matches(requested.removeprefix(prefix)[:128], shown, n=1)
+    near = difflib.get_close_matches(requested.removeprefix(prefix)[:128], shown, n=1, cutoff=_TYPO)
     hint = f". Did you mean {shown[near[0]]!r}?" if near else ""
     return f"{shorten(requested)}{hint}"
 
