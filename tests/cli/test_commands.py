@@ -306,6 +306,15 @@ def test_a_call_that_may_have_run_is_said_to(tmp_path: Path) -> None:
     assert done.stderr.startswith("gemel: tools/call got no answer: the server process (")
     assert done.stderr.endswith("; the tool may have run\n")
 
+    program = [sys.executable, "-m", "gemel", "run", str(file), "--http", "--port", "0"]
+    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        url = next(line for line in process.stderr if "http://" in line)
+        done = gemel("call", re.search(r"http://\S+", url)[0], "die", "--era", "2026")  # type: ignore[index]  # it is there
+        process.wait(10)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.endswith("; the tool may have run\n")
+
 
 def test_a_server_that_wants_authorization_gets_it_where_the_command_line_says(tmp_path: Path) -> None:
     """The words of the error are an option of the command."""

@@ -39,12 +39,12 @@ def report(exc: GemelError, options: argparse.Namespace | None) -> None:
         is_line = getattr(options, "json_lines", False)
         write(sys.stdout, (encoded if is_line else msgspec.json.format(encoded)).decode() + "\n")
     elif cause == str(exc):
-        print_error(f"{cause}{_advice(exc)}")
+        print_error(f"{cause}{_advice(exc, options)}")
 
 
-def _advice(exc: GemelError) -> str:
+def _advice(exc: GemelError, options: argparse.Namespace | None) -> str:
     """What to know or to do about an error that its text doesn't say."""
-    if isinstance(exc, CallError) and exc.outcome is Outcome.UNKNOWN and str(exc).startswith("tools/call "):
+    if isinstance(exc, CallError) and exc.outcome is Outcome.UNKNOWN and getattr(options, "calls_tool", False):
         return "; the tool may have run"
     if isinstance(exc, PeerError) and exc.code == MissingClientCapability.code and NO_ELICITATION in exc.message:
         return f"; {HOW_TO_ANSWER}"

@@ -29,6 +29,7 @@ async def run(options: argparse.Namespace) -> int:
             arguments = parse_arguments(options.arguments, tool.input_schema if tool is not None else {})
             arguments = await complete_arguments(console, tool, arguments)
             limits = time_limits(options)
+            options.calls_tool = True
             try:
                 if options.task:
                     return await _call_as_task(console, client, arguments, options)
@@ -60,7 +61,7 @@ async def _call_as_task(
 
 def suggest_tool(name: str, tools: list[str]) -> str:
     """Suggest a tool for a name that the server does not have."""
-    if near := difflib.get_close_matches(name[:128], tools, n=1):
+    if near := difflib.get_close_matches(name[:128], tools, n=1, cutoff=0.75):  # a typing error, as servers suggest
         return f"did you mean {near[0]}?"
     more = ", …: gemel list shows all" if len(tools) > 10 else ""
     return f"there are {', '.join(map(escape_line, tools[:10]))}{more}" if tools else "there are no tools"
