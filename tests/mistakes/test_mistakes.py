@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gemel import Client, Context, Server
+from gemel import Client, ConnectionLost, Context, Server
 from gemel.cli import main
 from tests.mistakes.table import MISTAKES, PREAMBLE, Mistake
 
@@ -142,6 +142,14 @@ async def test_a_file_without_run_is_explained(tmp_path: Path) -> None:
         await Client(tmp_path / "notes.py").connect()
     async with Client(f"{tmp_path / 'notes.py'}:server") as client:
         assert [tool.name for tool in await client.list_tools()] == ["add"]
+
+
+async def test_a_file_that_served_is_not_said_to_lack_run(tmp_path: Path) -> None:
+    leave = "import os\n@server.tool\ndef leave() -> None:\n    os._exit(0)\n"
+    (tmp_path / "notes.py").write_text(f"{SERVER}\n{leave}\nserver.run()\n")
+    async with Client(tmp_path / "notes.py") as client:
+        with pytest.raises(ConnectionLost, match=r"exited with code 0; it wrote nothing to standard error$"):
+            await client.call_tool("leave")
 
 
 def test_an_imported_server_does_not_make_the_choice_hard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

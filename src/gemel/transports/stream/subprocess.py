@@ -101,6 +101,8 @@ class ChildChannel(LineChannel):
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
+        if data.startswith(b"{"):
+            self.process.has_answered = True
         super().data_received(data)
         if self._silence_timer is not None:
             self._wait_for_silence()
@@ -374,6 +376,8 @@ class ChildProcess:
         self._loop = asyncio.get_running_loop()
         self._reader = StderrReader(stderr)
         self.exited = asyncio.Event()
+        #: Whether it has written a message to standard output.
+        self.has_answered = False
         self._code = 0
         try:
             self._popen, self._job = _start(command, child_environment(env), cwd)
@@ -402,7 +406,7 @@ class ChildProcess:
     def _hint(self) -> str:
         """What a Python file probably lacks that ended at once without a word."""
         words = [str(word) for word in self._popen.args] if isinstance(self._popen.args, list) else []
-        if self.returncode != 0 or len(words) < 2 or not words[-1].endswith(".py"):
+        if self.has_answered or self.returncode != 0 or len(words) < 2 or not words[-1].endswith(".py"):
             return ""
         return f". Does {words[-1]} call server.run()? Without it use `gemel run {words[-1]}`"
 
