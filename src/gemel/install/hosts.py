@@ -234,7 +234,7 @@ HOSTS: Mapping[str, Host] = {
 }
 
 #: Short names that `--host` takes as well.
-SHORT_NAMES: Mapping[str, str] = {"claude": "claude-desktop", "copilot": "copilot-cli", "gemini": "gemini-cli"}
+SHORT_NAMES: Mapping[str, str] = {"copilot": "copilot-cli", "gemini": "gemini-cli"}
 
 
 def found_hosts(platform: str, environ: Mapping[str, str]) -> list[str]:

@@ -82,13 +82,13 @@ COMMANDS = {
         "write a server into the configuration of a host",
         _install,
         (
-            "install weather.py --host claude --env WEATHER_TOKEN",
+            "install weather.py --host claude-desktop --env WEATHER_TOKEN",
             "install https://example.com/mcp --host cursor --host vscode --name example",
             'install "npx -y some-server" --host zed --name some --yes',
         ),
         "install",
     ),
-    "uninstall": Command("undo an installation", _uninstall, ("uninstall weather --host claude",), "install"),
+    "uninstall": Command("undo an installation", _uninstall, ("uninstall weather --host claude-desktop",), "install"),
     "bundle": Command(
         "make an MCPB bundle, which hosts install with a click",
         _bundle,
