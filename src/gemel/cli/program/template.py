@@ -113,6 +113,9 @@ readme = "README.md"
 requires-python = ">=3.11"
 dependencies = ["{gemel}"]
 
+[project.scripts]
+{name} = "server:server.run"
+
 [tool.setuptools]
 py-modules = ["server"]
 
