@@ -548,7 +548,7 @@ def has_format(schema: Schema, value: str) -> bool:
     if form == "base64url":
         value = value.translate(_URL_ALPHABET)
     try:
-        read = msgspec.convert(value, kind)
+        read: object = msgspec.convert(value, kind)
     except msgspec.ValidationError:
         return False
     return not isinstance(read, decimal.Decimal) or is_in_range(read)
