@@ -75,6 +75,7 @@ def test_a_folder_with_only_a_repository_is_used(tmp_path: Path, capsys: pytest.
     (tmp_path / ".git").mkdir()
     assert main(["init", str(tmp_path), "--name", "notes"]) == 0
     assert 'name = "notes"' in (tmp_path / "pyproject.toml").read_text()
+    assert 'notes = "server:server.run"' in (tmp_path / "pyproject.toml").read_text()
     assert 'Server("notes"' in (tmp_path / "server.py").read_text()
 
 
