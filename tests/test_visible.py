@@ -110,6 +110,16 @@ def test_the_page_of_gemel_dev_finds_the_same(tmp_path: Path) -> None:
     assert json.loads(done.stdout) == [hidden().findall(sample) for sample in samples]
 
 
+def test_the_page_of_gemel_dev_shows_lines_of_either_kind(tmp_path: Path) -> None:
+    """The lines of CSV end with CRLF (RFC 4180)."""
+    text = (PAGE / "dom.js").read_text()
+    part = text[text.index("const HIDDEN_RANGES") : text.index("/** A name as one line")].replace("export ", "")
+    program, table = tmp_path / "lines.mjs", json.dumps("a,b\r\n1,2\r\nx\ry")
+    program.write_text(f"{part}\nconsole.log(JSON.stringify(revealed({table})));")
+    done = subprocess.run([require("node"), program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == "a,b\n1,2\nx\\u000dy"
+
+
 #: Surrogates, with which Python keeps bytes that are not UTF-8, and the mark at the beginning of a file.
 ENCODING = re.compile("[\ud800-\udfff\ufeff]")
 OTHERS = {"visible.py": "the list", "openapi/xml_values.py": "what XML 1.0 can't hold"}

@@ -44,7 +44,7 @@ export function svg(tag, props, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", tag), props, ...children);
 }
 
-// The list of src/gemel/visible.py, which says what it is; a test compares the two.
+// The list of src/gemel/visible.py; a test compares the two.
 const HIDDEN_RANGES = "0-8 b-1f 7f-9f ad 34f 600-605 61c 6dd 70f 890-891 8e2 115f-1160 17b4-17b5 180b-180f 200b 200e-200f 2028-202e 2060-206f 2800 3164 d800-f8ff fe00-fe0e feff ffa0 fff0-fffc fffe-ffff 110bd 110cd 13430-1343f 16fe4 1bca0-1bca3 1d159 1d173-1d17a e0000-10ffff";
 const SET = HIDDEN_RANGES.replace(/[0-9a-f]+/g, "\\u{$&}").replaceAll(" ", "");
 const JOINERS = "\\u200c\\u200d", EMOJI = "\\ufe0f";
@@ -58,7 +58,7 @@ const escaped = (c) => {
 };
 
 /** Text with its lines, in which hidden characters are shown as escapes. */
-export const revealed = (text) => plain(text).replace(HIDDEN, escaped);
+export const revealed = (text) => plain(text).replace(/\r\n/g, "\n").replace(HIDDEN, escaped);
 
 /** Any JSON value as text; an object may have a member `toString` that is no function. */
 export function plain(value) {
