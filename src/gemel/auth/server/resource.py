@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from hashlib import sha256
 from inspect import isawaitable
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias, Unpack
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -27,7 +26,7 @@ from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, GemelError, Overloaded
 from gemel.http1.asgi import AsgiApp, HeaderPairs, Receive, Scope, Send
 from gemel.options import accepts, check_option, function, resolve
-from gemel.protocol.http.request import Headers, Principal, Refusal
+from gemel.protocol.http.request import Headers, Principal, Refusal, frozen
 from gemel.protocol.scopes import NO_HIERARCHY
 from gemel.shares import Shares, address_share
 from gemel.transports.http.server.exchange import challenge_headers
@@ -443,12 +442,3 @@ def _is_dpop(value: bytes) -> bool:
 
 def _for_resource(scopes: Collection[str]) -> list[str]:
     return sorted(set(scopes) - _NOT_OF_RESOURCES)
-
-
-def frozen(value: object) -> Any:
-    """The value with all objects and lists in it read-only: claims are shared by the calls of a token."""
-    if isinstance(value, Mapping):
-        return MappingProxyType({name: frozen(item) for name, item in value.items()})
-    if isinstance(value, list | tuple):
-        return tuple(map(frozen, value))
-    return value

@@ -13,7 +13,7 @@ import random
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -25,7 +25,7 @@ from gemel.backends.patience import store_patiently
 from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, ErrorObject, GemelError, LogConflict, Overloaded, shorten
 from gemel.protocol.eras.base import EraName
-from gemel.protocol.http.request import Owner, Principal
+from gemel.protocol.http.request import Owner, Principal, frozen
 from gemel.protocol.records import Origin
 from gemel.values.encoding import encode_unicode
 
@@ -169,7 +169,7 @@ class StoredCaller(Struct, omit_defaults=True):
         caller = None
         if self.claims is not None and self.principal is not None:
             scopes = self.scopes or frozenset()
-            caller = Principal(self.principal, scopes, self.claims, self.expires, self.client)
+            caller = Principal(self.principal, scopes, frozen(self.claims), self.expires, self.client)
         return Origin(principal=self.principal, scopes=self.scopes, caller=caller)
 
 
@@ -235,7 +235,7 @@ class TaskStore:
     async def create(self, record: TaskRecord, call: StoredCall) -> None:
         """Store a new task; it is durable, as far as the backend is, when this returns. Raises Overloaded."""
         ttl = _remaining(record)
-        record.call_parts = await self._store(record.id, "call", msgspec.msgpack.encode(call), ttl)
+        record.call_parts = await self._store(record.id, "call", msgspec.msgpack.encode(call, enc_hook=_plain), ttl)
         if not await self.backend.replace(_key(record.id), None, _encode(record), ttl=ttl):
             raise GemelError("There is a task of this id already")
 
@@ -519,6 +519,13 @@ def _list_key(owner: str) -> str:
 def _remaining(record: TaskRecord) -> float:
     """Seconds until a task expires; a moment, if it has."""
     return max(record.expires - time.time(), 0.001)
+
+
+def _plain(value: object) -> dict[Any, Any]:
+    """A read-only object in claims as one that can be encoded."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"The call of a task can't be stored: it has a {type(value).__name__} in the claims of its caller")
 
 
 def _encode(record: TaskRecord) -> bytes:

@@ -42,6 +42,15 @@ Owner: TypeAlias = str | tuple[str, str] | None
 NO_CLAIMS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
+def frozen(value: object) -> Any:
+    """The value with all objects and lists in it read-only: claims are shared by the calls of a token."""
+    if isinstance(value, Mapping):
+        return MappingProxyType({name: frozen(item) for name, item in value.items()})
+    if isinstance(value, list | tuple):
+        return tuple(map(frozen, value))
+    return value
+
+
 class Principal(NamedTuple):
     """An authenticated caller, as `Server(auth=…)` and `authenticate` functions return it.
 
