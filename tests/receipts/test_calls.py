@@ -414,6 +414,63 @@ async def test_a_task_has_its_receipt_when_it_ends(path: Path, era: Any) -> None
         gate.set()
         await task.result()
     assert [(line["tool"], line["outcome"], line["principal"]) for line in receipts(path)] == [("long", "ok", "ada")]
+    assert {line["task"] for line in all_lines(path) if line["kind"] in ("task", "call")} == {task.id}
+
+
+@both_eras
+async def test_a_task_that_moves_has_one_receipt(path: Path, tmp_path: Path, era: Any) -> None:
+    """The process that stops notes that it moved, the other one how it ended."""
+    gates = [asyncio.Event(), asyncio.Event()]
+    begun = [asyncio.Event(), asyncio.Event()]
+
+    def make(number: int) -> Server[Any]:
+        backend = f"sqlite:///{tmp_path / 'state.db'}"
+        server: Server[Any] = Server("tasks", middleware=[noted(path, server=str(number))], backend=backend)
+        server.add_extension(Tasks(poll_interval=0.01))
+
+        @server.tool(task=True)
+        async def long() -> str:
+            begun[number].set()
+            await gates[number].wait()
+            return str(number)
+
+        return server
+
+    async with asyncio.timeout(30):
+        async with Client(make(0), era=era, principal="ada") as client:
+            task = await client.call_tool("long", task=True)
+            await begun[0].wait()
+        gates[1].set()
+        async with Client(make(1), era=era, principal="ada") as client:
+            assert task.id is not None
+            assert (await (await client.tasks.resume(task.id)).result()).text == "1"
+    lines = [line for line in all_lines(path) if "tool" in line]
+    assert [(line["kind"], line["server"], line.get("outcome")) for line in lines] == [
+        ("task", "0", None),
+        ("moved", "0", None),
+        ("call", "1", "ok"),
+    ]
+    assert {line["task"] for line in lines} == {task.id}
+
+
+@both_eras
+async def test_a_task_that_is_cancelled_has_a_receipt(path: Path, tmp_path: Path, era: Any) -> None:
+    backend = f"sqlite:///{tmp_path / 'state.db'}"
+    server: Server[Any] = Server("tasks", middleware=[noted(path)], backend=backend)
+    server.add_extension(Tasks(poll_interval=0.01))
+    begun = asyncio.Event()
+
+    @server.tool(task=True)
+    async def long() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with Client(server, era=era, principal="ada") as client, asyncio.timeout(30):
+        task = await client.call_tool("long", task=True)
+        await begun.wait()
+        await task.cancel()
+        await until(lambda: bool(receipts(path)))
+    assert ended(path) == [("long", "cancelled")]
 
 
 # ---------------------------------------------------------------- hostile values

@@ -15,9 +15,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from gemel.errors import DefinitionError
 from gemel.receipts.canonical import canonical_json
 
-#: What a line says: a call ended; a round ended that asks the client for input; a call went on as a task; a process began or ended
-#: to write the file; a torn line was cut off; receipts were lost.
-Kind: TypeAlias = Literal["call", "asked", "task", "open", "close", "repaired", "lost"]
+#: What a line says: a call ended; a round ended that asks the client for input; a call went on as a task; a run of
+#: a task ended that another one goes on with; a process began or ended to write the file; a torn line was cut off; receipts were
+#: lost.
+Kind: TypeAlias = Literal["call", "asked", "task", "moved", "open", "close", "repaired", "lost"]
 OUTCOMES = ("ok", "tool error", "error", "declined", "cancelled", "unknown")
 
 #: The name of the event of telemetry that says the same as a line.

@@ -64,6 +64,7 @@ class _CallResult(msgspec.Struct, rename="camel"):
     result_type: Any = "complete"
     request_state: Any = None
     task: Any = None
+    task_id: Any = None
     content: Any = None
 
 
@@ -209,6 +210,7 @@ class Receipts:
         if obstacle is not None and self._refuses:
             refuse(obstacle)
         waits, is_written = self._waits and obstacle is None, True
+        error: BaseException | None = None
         outer = decisions.get()
         token = decisions.set(note.decisions)
         start = time.perf_counter()
@@ -216,14 +218,16 @@ class Receipts:
             result = await call_next(ctx)
             note.answered(result)
         except Exception as exc:
+            error = exc
             note.failed(exc)
             raise
-        except BaseException:  # cancelled, or abandoned
+        except BaseException as exc:  # cancelled, or abandoned
+            error = exc
             note.outcome, waits = "cancelled", False
-            if isinstance(ctx, Context) and _ends_round(ctx):
-                note.kind = "asked"
             raise
         finally:
+            if isinstance(ctx, Context):
+                _note_end(note, ctx, error)
             note.ms = (time.perf_counter() - start) * 1000
             decisions.reset(token)
             if outer is not None and not note.depth:  # of a mounted server, for the receipt of the one around it
@@ -262,11 +266,17 @@ class Receipts:
         self._writer.close()
 
 
-def _ends_round(ctx: Context[Any]) -> bool:
-    """Whether a call is cancelled because its round ends with a question: the next round makes it again."""
+def _note_end(note: _Note, ctx: Context[Any], error: BaseException | None) -> None:
+    """Note which task the call belongs to, and whether it is made again: in the next round, or by another run of the task."""
     served = served_call(ctx)
     elicitation = (served.root or served).elicitation
-    return elicitation is not None and elicitation.has_ended_round
+    if elicitation is None:
+        return
+    note.task = note.task or elicitation.task_id
+    if elicitation.is_repeated(error):
+        note.kind = "moved"
+    elif elicitation.has_ended_round and note.outcome == "cancelled":
+        note.kind = "asked"
 
 
 class _Note:
@@ -288,6 +298,7 @@ class _Note:
         "server",
         "side",
         "state",
+        "task",
     )
 
     def __init__(
@@ -309,6 +320,7 @@ class _Note:
         self.outcome = "ok"
         self.error: str | None = None
         self.state: str | None = None
+        self.task: str | None = None
         self.digest: str | None = None
         self.decisions: list[Decision] = []
         self.ms = self.at = 0.0
@@ -329,6 +341,8 @@ class _Note:
             _member(result, "task", "task") is not None and _member(result, "content", "content") is None
         ):
             self.kind = "task"
+            task = _member(result, "task_id", "taskId") or _member(_member(result, "task", "task"), "task_id", "taskId")
+            self.task = task if isinstance(task, str) else None
         elif isinstance(result, Unanswered):
             self.kind = "asked"
         elif _member(result, "is_error", "isError") is True:
@@ -381,6 +395,8 @@ class _Note:
         }
         if self.depth:
             about["depth"] = self.depth
+        if self.task is not None:
+            about["task"] = _short(self.task)
         if self.kind != "call":
             return about
         about |= {

@@ -126,6 +126,8 @@ def _receipt_line(members: dict[str, Any]) -> str:
         words.append(f"{members['effect']}{'' if rule is None else f' by rule {rule}'}")
     if members.get("approved_by") is not None:
         words.append(f"approved by {members['approved_by']}")
+    if members.get("task") is not None:
+        words.append(f"task {members['task']}")
     if members.get("depth"):
         words.append("called by a handler")
     if members.get("values") is not None:

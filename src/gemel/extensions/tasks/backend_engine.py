@@ -533,7 +533,10 @@ class _LoopEngine:
         kept, self._held = bool(self._process), None
         tasks, runs = set(self._owned), list(self._runs)
         for run, task_id in list(self._runs.items()):
-            if not (kept and task_id in self._running and runner.release(task_id)):
+            if not kept:  # another process may have the task already
+                run.cancel()
+            is_released = task_id in self._running and runner.release(task_id)
+            if kept and not is_released:
                 run.cancel()
         if runs:
             _, late = await asyncio.wait(runs, timeout=self._grace)

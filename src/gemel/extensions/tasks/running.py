@@ -149,6 +149,9 @@ class RunningTask:
         #: The scopes of the steps that run, and whether the run ends when they are recorded, to go on in another process.
         self._steps: set[str] = set()
         self._released = False
+        #: Whether this process leaves the task to others, and whether another run has begun.
+        self._leaves = False
+        self._overtaken = False
 
     # ---------------------------------------------------------------- the run
 
@@ -210,8 +213,14 @@ class RunningTask:
 
     def release(self) -> bool:
         """End the run after the steps that are running. Returns whether there are any; else the caller cancels the run."""
-        self._released = self._busy()
+        self._leaves = self._store.backend.shared
+        self._released = self._busy() and self._handler is not None and not self._handler.cancelling()
         return self._released
+
+    def is_repeated(self, error: BaseException | None) -> bool:
+        """Whether the handler, which has ended this way, is called again by another run."""
+        left = self._leaves and not self.stopped and isinstance(error, asyncio.CancelledError)
+        return left or self._overtaken or self.lost is not None
 
     def _busy(self) -> bool:
         """Whether a step runs that does not wait for input."""
@@ -244,17 +253,25 @@ class RunningTask:
 
     async def _record(self, event: Event, key: str, text: bytes = b"") -> None:
         try:
-            await self.journal.append(event, key, text)
+            await self._append(event, key, text)
         except BackendError as exc:
             self.lost = exc
+            raise
+
+    async def _append(self, event: Event, key: str, text: bytes, error: ErrorObject | None = None) -> None:
+        try:
+            await self.journal.append(event, key, text, error)
+        except TaskGone:
+            self._overtaken = True
             raise
 
     async def refresh(self) -> None:
         """Take what others changed in the record: answers, or its end. Raises TaskGone."""
         async with self._refreshing:
             record = await self._store.get(self.record.id)
-            if record is None or record.run > self.record.run:
-                raise TaskGone("the task is gone, or runs elsewhere")
+            if record is None:
+                raise TaskGone("the task is gone")
+            self._check_run(record)
             record.run = self.record.run  # the number of an earlier run is there if the store has lost its last writes
             self.record = record
             if record.status == "cancelled":
@@ -267,11 +284,17 @@ class RunningTask:
                 if not future.done():
                     future.set_result(answer)
 
+    def _check_run(self, record: TaskRecord) -> None:
+        """Raise TaskGone if another run has begun."""
+        if record.run > self.record.run:
+            self._overtaken = True
+            raise TaskGone("the task runs elsewhere")
+
     async def _take(self, answers: dict[str, StoredAnswer]) -> None:
         """Move answers from the record to the journal."""
         for key, answer in answers.items():
             if key not in self.journal.answers:
-                await self.journal.append("answer", key, answer.result, answer.error)
+                await self._append("answer", key, answer.result, answer.error)
 
         def taken(record: TaskRecord) -> bool:
             for key in answers:
@@ -284,8 +307,9 @@ class RunningTask:
         """Change the record, as long as this run is the latest. Raises TaskGone."""
 
         def mine(record: TaskRecord) -> bool:
-            if record.run > self.record.run or record.ended:
-                raise TaskGone("the task has ended, or runs elsewhere")
+            self._check_run(record)
+            if record.ended:
+                raise TaskGone("the task has ended")
             record.run = self.record.run
             return edit(record)
 
@@ -422,6 +446,15 @@ class TaskElicitation(KeyedElicitation):
         self._running = running
         #: What was requested and is not stored yet.
         self._new: dict[str, StoredInput] = {}
+
+    @property
+    def task_id(self) -> str:
+        """The id of the task."""
+        return self._running.record.id
+
+    def is_repeated(self, error: BaseException | None) -> bool:
+        """Whether another run goes on."""
+        return self._running.is_repeated(error)
 
     def add(self, item: ClientInput[Any]) -> None:
         """Enter a request for input. Raises GemelError for a key that is used already."""

@@ -276,6 +276,19 @@ class ElicitationStrategy(ABC):
         """Whether the present round ends, or has ended, with what was requested here."""
         return False
 
+    @property
+    def task_id(self) -> str | None:
+        """The id of the task as which the call runs; None for other calls."""
+        return None
+
+    def is_repeated(self, error: BaseException | None) -> bool:
+        """Whether the call is made again after this end, because the run of its task does not count or another one goes on.
+
+        Args:
+            error: What the call has raised; None for a result.
+        """
+        return False
+
     def check_awaited(self) -> None:
         """Raise DefinitionError if the handler has returned without awaiting what it requested."""
         for item in self._inputs:
