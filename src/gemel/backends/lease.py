@@ -114,15 +114,18 @@ async def hold_lease(
 
 async def _renew(lease: Lease, take: Callable[[bytes], Awaitable[int]], owner: bytes, ttl: float) -> None:
     outage = Outage(f"The lease of {lease.key!r} could not be renewed yet", f"The lease of {lease.key!r} is renewed")
+    pause = ttl / 3
     while not lease.lost:
-        await asyncio.sleep(ttl / 3)
+        await asyncio.sleep(pause)
         began = time.monotonic()
         try:
             if await take(owner) != lease.token:  # somebody else holds it, or did meanwhile
                 began = -ttl
         except GemelError as exc:
             outage.failed(exc)
+            pause = ttl / 15
             continue
         outage.ended()
+        pause = ttl / 3
         if not lease.lost:
             lease._until = began + ttl
