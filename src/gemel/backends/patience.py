@@ -45,13 +45,17 @@ class Outage:
             self._since = None
 
 
+#: What can't be stored now, by what it is: many calls of a process wait for the same backend.
+_outages: dict[str, Outage] = {}
+
+
 async def store_patiently(write: Callable[[], Awaitable[ResultT]], seconds: float, what: str) -> ResultT:
     """Store something, again for some time while the backend can't be reached or is full.
 
     Args:
         write: Stores it. It may be called again after it has stored it and failed.
         seconds: How long to try.
-        what: What is stored, for the log.
+        what: What is stored, for the log, in the singular; the same words for the same kind of thing.
 
     Returns:
         What `write` returned.
@@ -63,10 +67,14 @@ async def store_patiently(write: Callable[[], Awaitable[ResultT]], seconds: floa
     until, pause = time.monotonic() + seconds, 0.05
     while True:
         try:
-            return await write()
+            stored = await write()
         except (BackendError, Overloaded) as exc:
+            _outages.setdefault(what, Outage(f"{what} can't be stored yet", f"{what} is stored again")).failed(exc)
             if time.monotonic() >= until:
                 raise
-            logger.warning("%s can't be stored yet: %s", what, exc)
+        else:
+            if (outage := _outages.pop(what, None)) is not None:
+                outage.ended()
+            return stored
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
         pause = min(2 * pause, 1.0)

@@ -127,6 +127,27 @@ async def test_while_the_backend_is_away_each_process_limits_alone(
     assert "Requests are limited by each process on its own" in caplog.text
 
 
+async def test_the_log_has_two_lines_of_an_outage(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many requests there are, and however often the backend is asked again."""
+    monkeypatch.setattr("gemel.server.middleware.rate_limit._PAUSE", 0.0)
+    store = Store()
+    store.failure = BackendError("away")
+    clock = Hand()
+    (limit,) = limits([store], [clock])
+    async with process(limit) as end:
+        assert await passed(end, 6) == 4
+        assert store.uses > 1
+        store.failure = None
+        clock.now += 60
+        await passed(end, 2)
+    logged = [record.getMessage() for record in caplog.records if "limited" in record.getMessage()]
+    assert logged[0] == "Requests are limited by each process on its own: away"
+    assert logged[1].startswith("Requests are limited together again, after ")
+    assert len(logged) == 2
+
+
 async def test_without_a_name_a_connection_is_counted_in_its_process() -> None:
     store = Store()
     async with process(by_hand(RateLimit(1, burst=2, backend=store), Hand())) as end:

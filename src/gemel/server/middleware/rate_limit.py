@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import struct
 import time
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from gemel.backends.base import Backend
 from gemel.backends.keys import make_key
+from gemel.backends.patience import Outage
 from gemel.backends.server_backend import ServerBackend
 from gemel.errors import BackendError, Overloaded
 from gemel.loops import PerLoop
@@ -22,8 +22,6 @@ from gemel.options import METHOD_NAMES, Check, check_values, function, is_number
 from gemel.schema.methods import METHODS
 from gemel.server.context import Context, served_call
 from gemel.server.middleware.chain import CallNext
-
-logger = logging.getLogger("gemel")
 
 #: The tokens that were left, and when.
 _BUCKET = struct.Struct("!dd")
@@ -175,6 +173,7 @@ class _SharedBuckets:
         #: One request of a caller at a time, in each event loop.
         self._locks: PerLoop[weakref.WeakValueDictionary[Hashable, asyncio.Lock]] = PerLoop(weakref.WeakValueDictionary)
         self._away_until = 0.0
+        self._outage = Outage("Requests are limited by each process on its own", "Requests are limited together again")
 
     def use_backend(self, backend: ServerBackend) -> None:
         """Count under the name of a server."""
@@ -190,9 +189,10 @@ class _SharedBuckets:
         async with lock:
             try:
                 await self._take(caller)
+                self._outage.ended()
             except BackendError as exc:
                 self._away_until = time.monotonic() + _PAUSE
-                logger.warning("Requests are limited by each process on its own: %s", exc)
+                self._outage.failed(exc)
                 self._limit._take(caller)
 
     async def _take(self, caller: Hashable) -> None:

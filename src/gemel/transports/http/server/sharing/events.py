@@ -18,6 +18,7 @@ import msgspec
 
 from gemel import jsonrpc
 from gemel.backends.base import Backend
+from gemel.backends.patience import Outage
 from gemel.errors import BackendError, GemelError, InvalidRequest, LogConflict, NotFinished, shorten
 from gemel.jsonrpc import RequestId
 from gemel.protocol.http import sse
@@ -68,6 +69,8 @@ class Budget:
     def __init__(self, most: int) -> None:
         self.most = most
         self.bytes = 0
+        #: Of the backend, for the log: all sessions of the process write to it.
+        self.outage = Outage("Events of sessions can't be written yet", "Events of sessions are written again")
         #: When the logs of such sessions expire, and their bytes.
         self._left: list[tuple[float, int]] = []
 
@@ -154,9 +157,10 @@ class LogWriter:
             while True:
                 try:
                     await self._append(batch, max(1, most))
+                    self._budget.outage.ended()
                     break
                 except GemelError as exc:
-                    logger.warning("Events of a session can't be written yet: %s", exc)
+                    self._budget.outage.failed(exc)
                 except ValueError:
                     logger.exception("Events of a session can't be written")
                     break
