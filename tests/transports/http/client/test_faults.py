@@ -229,6 +229,20 @@ async def test_an_error_status_is_told_with_the_start_of_its_body(status: int) -
     assert len(str(error)) < 500
 
 
+@pytest.mark.parametrize(("status", "may_have_run"), [(502, True), (503, False), (504, True)])
+async def test_the_error_of_a_proxy_says_that_the_server_behind_it_is_away(status: int, may_have_run: bool) -> None:
+    """Not that the URL is wrong, although the body is a web page."""
+
+    async def refuse(asked: Asked, answer: Answer) -> None:
+        await answer.body(b"<html>Bad Gateway</html>", kind="text/html", status=status)
+
+    error = await failure_of(refuse)
+    assert isinstance(error, HttpStatus)
+    assert "A proxy answered, because" in str(error)
+    assert "not as an MCP endpoint" not in str(error)
+    assert ("may have run" in str(error)) == (error.outcome is Outcome.UNKNOWN) == may_have_run
+
+
 @pytest.mark.parametrize("body", [b"no such login: Bearer 4e1f.token-9", b'{"access_token": "4e1f.token-9"}'])
 async def test_credentials_that_a_server_repeats_are_not_in_the_error(body: bytes) -> None:
     async def refuse(asked: Asked, answer: Answer) -> None:

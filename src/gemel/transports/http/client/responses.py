@@ -148,6 +148,12 @@ _HINTS = {
     429: "The server asks to slow down",
     431: "The headers are larger than the server takes",
 }
+#: What it means if no MCP server sent the status.
+_GATEWAY_HINTS = {
+    502: "A proxy answered, because it lost the server behind it: the request may have run",
+    503: "A proxy answered, because the server behind it is away or has too much to do",
+    504: "A proxy answered, because the server behind it did not answer in time: the request may have run",
+}
 
 #: What is said in place of a body that is a web page.
 _PAGE = "It answers with a web page, not as an MCP endpoint does"
@@ -172,6 +178,8 @@ def status_error(
     is_page = headers.get("content-type", "").startswith("text/html")
     details = f"{error.message} ({error.code})" if error is not None else _PAGE if is_page else text
     hint = "" if status == 403 and error is not None else _HINTS.get(status, "")  # an MCP server gives the exact reason
+    if error is None and status in _GATEWAY_HINTS:
+        details, hint = "" if is_page else text, _GATEWAY_HINTS[status]
     parts = [f"{what}: HTTP {status}", shorten(details), hint]
     kept = {name: headers[name] for name in _KEPT_HEADERS if name in headers}
     return kind(". ".join(part for part in parts if part), status, kept, text, error)
