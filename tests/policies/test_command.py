@@ -81,9 +81,23 @@ def test_a_configuration_is_checked_as_its_gateway_and_hints_count_where_they_ar
         ["other_delete", "deny"],
     ]
     assert main(["policy", "check", "policy.toml", "mcp.json:box"]) == 0
+    assert not capsys.readouterr().err
+    assert main(["policy", "check", "policy.toml", "mcp.json:box"]) == 0
     assert capsys.readouterr().out.startswith("read    allow if")
     assert main(["policy", "check", "policy.toml", "mcp.json:box", "--server", "other"]) == 0
     assert capsys.readouterr().out.startswith("read    deny")
+
+
+def test_hints_that_would_change_a_ruling_and_are_not_trusted_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    check = ["policy", "check", "policy.toml", "mcp.json:other"]
+    assert main(check) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("read    deny")
+    assert "the hints of mcp.json:other are not trusted" in shown.err
+    assert main([*check, "--trust-hints"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("read    allow if")
+    assert not shown.err
 
 
 def test_a_program_reads_json(capsys: pytest.CaptureFixture[str]) -> None:

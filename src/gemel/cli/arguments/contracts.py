@@ -58,6 +58,7 @@ def _policy(command: CommandParser) -> None:
         metavar="NAME",
         help="the name of the server in the gateway or client group (default: its tools are those of the server with the policy)",
     )
+    command.add_argument("--trust-hints", action="store_true", help="trust what the servers say about their tools")
     command.add_argument("--json", action="store_true", help="print the rulings as JSON")
     add_timeout(command)
 

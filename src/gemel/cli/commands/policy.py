@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gemel.cli.connect import CONFIGURED, client_for, is_python
@@ -24,6 +25,7 @@ async def run(options: argparse.Namespace) -> int:
     policy = Policy(options.policy).decider
     checked: list[_Checked] = []
     unseen: list[str] = []
+    untrusted: list[str] = []
     with Console(options) as console:
         for target, server, prefix in _servers(options):
             reached = argparse.Namespace(**{**vars(options), "target": target})
@@ -34,13 +36,22 @@ async def run(options: argparse.Namespace) -> int:
             is_own = server is None and is_python(reached)
             for tool in tools:
                 request = _request(options, policy, tool, prefix, title if is_own else server, is_own=is_own)
-                checked.append(_Checked(request, await policy.possible(request), policy.not_about(request)))
+                rulings = await policy.possible(request)
+                believed = replace(request, hints=hints_of(tool.annotations))
+                if target not in untrusted and rulings != await policy.possible(believed):
+                    untrusted.append(target)
+                checked.append(_Checked(request, rulings, policy.not_about(request)))
         if options.json:
             console.print(as_json([_as_object(one) for one in checked]))
         elif checked or not unseen:
             width = max((len(escape_line(one.request.tool)) for one in checked), default=0)
             lines = [f"{escape_line(one.request.tool):{width}}  {_in_words(one)}" for one in checked]
             console.print("\n".join(lines) or "The server has no tools.")
+        for target in untrusted:
+            console.note(
+                f"gemel: the hints of {target} are not trusted, and count as destructive. The policy of the server itself "
+                "trusts them: use --trust-hints to check that one. Elsewhere, name the server in trust_hints, and with --server"
+            )
         for target in unseen:
             console.note(
                 f"gemel: {target} is in code mode and lists its few tools in place of those that the policy is about: check a "
@@ -86,7 +97,7 @@ def _servers(options: argparse.Namespace) -> Iterator[tuple[str, str | None, str
 def _request(
     options: argparse.Namespace, policy: Decider, tool: Tool, prefix: str, server: str | None, *, is_own: bool
 ) -> PolicyRequest:
-    hints = hints_of(tool.annotations) if is_own or policy.trusts(server) else NO_HINTS
+    hints = hints_of(tool.annotations) if is_own or options.trust_hints or policy.trusts(server) else NO_HINTS
     scopes = frozenset(options.scopes.split())
     return PolicyRequest(
         tool=prefix + tool.name,
