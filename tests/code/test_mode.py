@@ -637,6 +637,19 @@ async def test_a_server_that_is_missing_is_named_with_the_reason() -> None:
                 await client.call_tool("call_tool", {"name": "the_hub.x"})
 
 
+@both_eras
+async def test_a_server_behind_a_gateway_that_is_missing_is_named_with_the_reason(era: Era) -> None:
+    gateway: Server[Any] = Server("gateway", middleware=[CodeMode()])
+    gateway.mount(Shop(CodeMode("all")).server, "shop")
+    gateway.mount(Server.from_client(Client("there-is-no-such-program --serve"), name="hub"), "the-hub")
+    async with caller(gateway, era) as client:
+        with pytest.raises(ToolError, match=r"The server of `the_hub` can't be used: \S"):
+            await run(client, "from the_hub import x\nawait x()")
+        text = (await client.call_tool("search_tools", {"query": "issues"})).text
+        assert "async def list_issues(" in text
+        assert "# no the_hub: its server can't be used: " in text
+
+
 async def test_the_time_stands_still_while_a_server_of_a_group_asks() -> None:
     async def slowly(form: Any, server: str) -> dict[str, bool]:
         await asyncio.sleep(8.3)

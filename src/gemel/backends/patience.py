@@ -22,11 +22,15 @@ class Outage:
     Args:
         failing: What doesn't work.
         works: What is said when it works again.
+
+    Attributes:
+        reason: Why it failed last; None while it works.
     """
 
     def __init__(self, failing: str, works: str) -> None:
         self._failing, self._works = failing, works
-        self._since: float | None = None
+        self._since = 0.0
+        self.reason: str | None = None
 
     def failed(self, exc: Exception) -> None:
         """Note a failure.
@@ -34,15 +38,16 @@ class Outage:
         Args:
             exc: The reason.
         """
-        if self._since is None:
+        began, self.reason = self.reason is None, str(exc)
+        if began:
             self._since = time.monotonic()
-            logger.warning("%s: %s", self._failing, shorten(str(exc)))
+            logger.warning("%s: %s", self._failing, shorten(self.reason))
 
     def ended(self) -> None:
         """Note that it works."""
-        if self._since is not None:
+        if self.reason is not None:
             logger.warning("%s, after %.0f s", self._works, time.monotonic() - self._since)
-            self._since = None
+            self.reason = None
 
 
 #: What can't be stored now, by what it is: many calls of a process wait for the same backend.

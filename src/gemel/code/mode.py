@@ -164,7 +164,7 @@ class CodeMode:
             hints = self._hints(server, tool, is_own=found.tool is not None)
             return OfferedTool(server, tool.name.removeprefix(f"{server}_"), tool, hints)
 
-        around = CodeModeAround(self, locate)
+        around = CodeModeAround(self, locate, lambda: owner.catalog.missing)
         return around
 
     def client(self, of: ClientMethods | ClientGroup, **options: Unpack[ClientOptions]) -> Client:

@@ -583,6 +583,12 @@ class Catalog:
 
         return combined
 
+    @property
+    def missing(self) -> dict[str, str]:
+        """The mounted servers whose tools the last list left out because they failed: the reason by prefix or name."""
+        failed = ((mount, outage.reason) for (mount, of), outage in self._outages.items() if of == "tools")
+        return {mount.name: reason for mount, reason in failed if reason is not None}
+
     async def _items(self, ctx: Context[Any], mount: Mount, of: ItemList) -> _Part:
         """The items of one mounted server. If it fails, the list is made without them."""
         what = f"The {of.feature} of {mount.name!r} are"
