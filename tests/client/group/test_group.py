@@ -290,7 +290,7 @@ async def test_the_error_about_a_name_with_the_prefix_of_a_server_that_is_away_n
             NotSent, match=r"^Server 'down', which may have tool 'down_buy', is not available: .*refused"
         ):
             await hosts.call_tool("down_buy")
-        near = "own_by" if prefix == "always" else "bui"
+        near = "own_by" if prefix == "always" else "buyy"
         with pytest.raises(
             NotSent, match=rf"^No server has tool '{near}'; not asked: 'down' .*; did you mean '(own_)?buy'"
         ):
