@@ -396,7 +396,7 @@ class _Note:
         if self.depth:
             about["depth"] = self.depth
         if self.task is not None:
-            about["task"] = _short(self.task)
+            about["task"] = _hash_of(self.task)
         if self.kind != "call":
             return about
         about |= {
@@ -434,9 +434,9 @@ class _Note:
         return members
 
 
-def _hash_of(state: str) -> str:
-    """What connects the rounds of a call: a hash of the request state, which is secret."""
-    return sha256(state.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def _hash_of(secret: str) -> str:
+    """What connects lines: a hash of a request state or of the id of a task, with which the result could be fetched."""
+    return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _member(result: Any, attribute: str, name: str) -> Any:
