@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from gemel.backends.patience import Outage
 from gemel.errors import GemelError, LeaseLost
 
 logger = logging.getLogger("gemel")
@@ -113,6 +112,8 @@ async def hold_lease(
 
 
 async def _renew(lease: Lease, take: Callable[[bytes], Awaitable[int]], owner: bytes, ttl: float) -> None:
+    from gemel.backends.patience import Outage
+
     outage = Outage(f"The lease of {lease.key!r} could not be renewed yet", f"The lease of {lease.key!r} is renewed")
     pause = ttl / 3
     while not lease.lost:

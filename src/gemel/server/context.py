@@ -79,7 +79,6 @@ from gemel.server.elicitation.elicit import (
 )
 from gemel.server.elicitation.forms import form_of
 from gemel.server.elicitation.handshake import request_client
-from gemel.server.elicitation.nested import serve_rounds
 from gemel.server.elicitation.steps import Steps, SyncSteps
 from gemel.server.served_call import ServedCall
 from gemel.server.threads import LoopCalls
@@ -686,6 +685,7 @@ class Context(Record, Generic[StateT]):
         """Serve a request of the handler as a part of its call, through the same middleware and visibility."""
         if self.depth >= _NESTING_LIMIT:
             raise GemelError(f"{method}: {_NESTING_LIMIT} calls within calls are the limit: does it call itself?")
+        from gemel.server.elicitation.nested import serve_rounds
 
         async def serve(given: dict[str, Any]) -> Any:
             inner = self.replace(method=method, params=given)

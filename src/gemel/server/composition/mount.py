@@ -10,12 +10,11 @@ import copy
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
-from gemel.backends.patience import Outage
 from gemel.errors import DefinitionError, InvalidParams, MethodNotFound, ResourceNotFound
 from gemel.jsonrpc import ABSENT
 from gemel.loops import PerLoop
@@ -40,6 +39,9 @@ from gemel.server.features.subscriptions import LISTS_URI, Authorize
 from gemel.server.features.tools import RegisteredTool
 from gemel.server.features.visibility import has_scopes, require_scopes
 from gemel.server.middleware.chain import Middleware, ResourceKeeper
+
+if TYPE_CHECKING:
+    from gemel.backends.patience import Outage
 
 logger = logging.getLogger("gemel")
 
@@ -591,6 +593,8 @@ class Catalog:
 
     async def _items(self, ctx: Context[Any], mount: Mount, of: ItemList) -> _Part:
         """The items of one mounted server. If it fails, the list is made without them."""
+        from gemel.backends.patience import Outage
+
         what = f"The {of.feature} of {mount.name!r} are"
         outage = self._outages.setdefault((mount, of.name), Outage(f"{what} left out", f"{what} listed again"))
         try:
