@@ -69,14 +69,15 @@ def test_a_host_lists_what_was_installed(program: Program, folder: Path) -> None
 
 @pytest.mark.parametrize("document", ["tutorial.md", "how-to/hosts/claude.md"])
 def test_a_listing_in_the_documents_is_that_of_the_host(document: str, folder: Path) -> None:
-    """`$ claude mcp list` in a text block, behind a `gemel install` in a console block."""
+    """`$ claude mcp list` in a text block, behind a `gemel install` in a console block, of a server that stands before both."""
     path = located("claude")
     found = blocks(ROOT / "docs" / document)
     (shown,) = (block for block in found if block.language == "text" and block.text.startswith("$ claude mcp list"))
     before = [block.text for block in found if block.language in ("console", "sh") and block.line < shown.line]
     *_, install = re.findall(r"^(?:\$ )?gemel (install .*--host claude-code.*)$", "\n".join(before), re.MULTILINE)
     server = next(word for word in shlex.split(install) if word.endswith(".py"))
-    (folder / "notes.py").rename(folder / server)
+    *_, text = (block.text for block in found if block.module == server and block.line < shown.line)
+    (folder / server).write_text(text, encoding="utf-8")
     run([sys.executable, "-m", "gemel", *shlex.split(install)], folder)
     pattern = ".*".join(map(re.escape, shown.text.partition("\n")[2].strip().split("…")))
     listed = run([path, "mcp", "list"], folder)
