@@ -243,11 +243,11 @@ class Route(NamedTuple):
 
 #: "apart": the client writes the head of the request and its body apart, as Python's httpx does.
 ROUTES = (
-    Route("HTTP 2026", 34, http_stateless),
-    Route("HTTP 2026, apart", 38, partial(http_stateless, apart=True)),
-    Route("HTTP session", 32, http_session),
-    Route("HTTP session, apart", 36, partial(http_session, apart=True)),
-    Route("stdio", 23, stdio),
+    Route("HTTP 2026", 33, http_stateless),
+    Route("HTTP 2026, apart", 37, partial(http_stateless, apart=True)),
+    Route("HTTP session", 31, http_session),
+    Route("HTTP session, apart", 35, partial(http_session, apart=True)),
+    Route("stdio", 22, stdio),
     Route("HTTP client", 18, http_client),
 )
 

@@ -126,6 +126,7 @@ if TYPE_CHECKING:
     from gemel.server.composition.transform import ToolChanges as ToolChanges
     from gemel.server.context import Context as Context
     from gemel.server.context import current_context as current_context
+    from gemel.server.dispatch import CallNext as CallNext
     from gemel.server.elicitation.elicit import Declined as Declined
     from gemel.server.elicitation.forms import Titled as Titled
     from gemel.server.elicitation.roots import path_in_roots as path_in_roots
@@ -146,7 +147,6 @@ if TYPE_CHECKING:
     from gemel.server.log_to_client import LogToClient as LogToClient
     from gemel.server.metrics import metrics_app as metrics_app
     from gemel.server.middleware.access_log import AccessLog as AccessLog
-    from gemel.server.middleware.chain import CallNext as CallNext
     from gemel.server.middleware.chain import Middleware as Middleware
     from gemel.server.middleware.rate_limit import RateLimit as RateLimit
     from gemel.server.middleware.result_limit import ResultLimit as ResultLimit
@@ -169,7 +169,7 @@ _HOME = {
     "BackendError": "gemel.errors",
     "CacheHint": "gemel.server.features.caching",
     "CallError": "gemel.errors",
-    "CallNext": "gemel.server.middleware.chain",
+    "CallNext": "gemel.server.dispatch",
     "CallTimeout": "gemel.errors",
     "CallToolResult": "gemel.schema.tools",
     "Caller": "gemel.server.features.visibility",

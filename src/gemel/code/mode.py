@@ -45,7 +45,7 @@ from gemel.schema.resources import ListResourcesResult, ListResourceTemplatesRes
 from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
 from gemel.server.composition.mount import Catalog
 from gemel.server.context import Context, served_call
-from gemel.server.middleware.chain import CallNext
+from gemel.server.dispatch import CallNext
 from gemel.server.middleware.result_limit import ResultLimit
 from gemel.server.middleware.result_pages import Spill
 from gemel.server.server import Server

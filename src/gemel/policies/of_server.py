@@ -44,10 +44,10 @@ from gemel.policies.rules import Ruling
 from gemel.server.composition.mount import Catalog, ToolLocation
 from gemel.server.composition.namespace import suggest
 from gemel.server.context import Context, caller_key, served_call
+from gemel.server.dispatch import CallNext
 from gemel.server.elicitation.elicit import Declined
 from gemel.server.features.tools import invalid_arguments
 from gemel.server.features.visibility import require_scopes
-from gemel.server.middleware.chain import CallNext
 from gemel.server.session_state import SessionState
 
 logger = logging.getLogger("gemel")

@@ -1,4 +1,4 @@
-"""From a method name to a handler and back to a wire result: the inner end of the middleware chain.
+"""From a call to its result: its context, the middleware chain, and at the inner end of that the handler of the method.
 
 The order of checks is fixed: known method, handshake, params, mirrored name, handler, result in the shape of the caller's
 revision.
@@ -31,6 +31,7 @@ from gemel.errors import (
     shorten,
 )
 from gemel.jsonrpc import ABSENT, OBJECT, opening
+from gemel.lifespan import Lifespan
 from gemel.options import is_async, is_function
 from gemel.protocol.connection import LIVENESS_RESERVE
 from gemel.protocol.decoding import SMALL
@@ -44,14 +45,17 @@ from gemel.schema.base import EmptyResult, Result
 from gemel.schema.content import TextContent
 from gemel.schema.methods import METHODS, Method, method_in
 from gemel.schema.tools import CallToolResult
-from gemel.server.context import Context, StateT, served_call
+from gemel.server.context import Context, ContextOfLarge, StateT, reset_current, served_call, set_current
+from gemel.server.elicitation.request_state import RequestStateCodec
 from gemel.server.injection import without_markers
-from gemel.server.served_call import ServedCall
+from gemel.server.served_call import CallLifespan, ServedCall
+from gemel.session import Session
 from gemel.values.encoding import encode_value
 
 logger = logging.getLogger("gemel")
 
 RequestHandler: TypeAlias = Callable[[Context[StateT], Any], Awaitable[Any]]
+CallNext: TypeAlias = Callable[[Context[Any]], Awaitable[Any]]
 #: Reads the name in typed params that the header `Mcp-Name` repeats.
 NameOf: TypeAlias = Callable[[Any], Any]
 
@@ -170,11 +174,37 @@ def require_client_extension(ctx: Context[Any], extension_id: str) -> dict[str, 
     return settings
 
 
-class Dispatch:
-    """The methods that a server serves, and how a call finds its handler. `limits` bound what runs at once."""
+class Chains(msgspec.Struct):
+    """What serves requests and notifications from a client, from a server that mounts this one, and from a handler."""
 
-    def __init__(self, description: ServerDescription, limits: Limits) -> None:
+    request: CallNext
+    notification: CallNext
+    mounted: CallNext
+    nested: CallNext
+
+
+class Dispatch:
+    """The methods that a server serves, and how a call finds its handler.
+
+    Args:
+        description: The server, as its clients see it.
+        limits: Bounds of what runs at once.
+        request_states: Encrypts and decrypts the request states of the server.
+        lifespans: The `connection_lifespan` of the server, if it has one.
+    """
+
+    def __init__(
+        self,
+        description: ServerDescription,
+        limits: Limits,
+        request_states: RequestStateCodec,
+        lifespans: tuple[CallLifespan[Context[Any]], ...] = (),
+    ) -> None:
         self._description = description
+        self._request_states = request_states
+        self._lifespans = lifespans
+        #: What is served here with the middleware around it; `build_chains` adds that.
+        self.chains = Chains(self.request, self.notification, self.within, self.within)
         self._limit = limits.all_calls
         self._most_bytes = limits.all_call_bytes
         #: The requests that run, and the bytes of their params over SMALL.
@@ -192,6 +222,43 @@ class Dispatch:
         """Whether anything serves this method, in any revision."""
         tables = (METHODS, self.requests, self.notifications, self.mounted_requests, self.mounted_notifications)
         return any(method in table for table in tables)
+
+    async def serve(self, lifespan: Lifespan, session: Session, call: Call) -> Any:
+        """Serve one call through the middleware chain, where `lifespan` was entered. Returns the result, ready to be encoded."""
+        chains = self.chains
+        served = ServedCall(session, call, self._request_states, chains.nested, self._lifespans)
+        ctx: Context[Any] = Context(served, call.method, call.params, lifespan.state)
+        large = ContextOfLarge(ctx) if len(call.params) > SMALL else None
+        token = set_current(large or ctx)
+        try:
+            result = await (chains.notification if call.id is None else chains.request)(ctx)
+            if served.elicitation is not None:
+                served.elicitation.check_awaited()
+            return result
+        finally:
+            try:  # noqa: SIM105 - on the path of every call
+                reset_current(token)
+            except ValueError:  # an abandoned coroutine is closed, in another context
+                pass
+            if large is not None:
+                call.when_released(large.drop_params)
+            if served.elicitation is not None:
+                served.elicitation.end()
+            if served.log_queue is not None or served.published:
+                await served.finish()
+
+    async def serve_mounted(self, ctx: Context[Any]) -> Any:
+        """Serve a request for a server that this one is mounted in; the result does not have its final shape yet."""
+        served = served_call(ctx)
+        served.serve_nested = self.chains.nested
+        served.lifespans += self._lifespans
+        return await self.chains.mounted(ctx)
+
+    def context(self, session: Session, call: Call, state: Any) -> Context[Any]:
+        """The context of a call that is served elsewhere, or in another way; `state` is what the lifespan yielded."""
+        return Context(
+            ServedCall(session, call, self._request_states, self.chains.nested), call.method, call.params, state
+        )
 
     async def request(self, ctx: Context[Any]) -> Any:
         """Serve one request. The result is ready to be encoded; `errors.wire_error` says what the client learns of errors."""

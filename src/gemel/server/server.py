@@ -21,7 +21,6 @@ from gemel.loops import Abandoned, PerLoop, running_loop
 from gemel.options import accepts, check_option, resolve, shown
 from gemel.protocol.changes import Changed, ChangedFor
 from gemel.protocol.connection import Connection
-from gemel.protocol.decoding import SMALL
 from gemel.protocol.description import ServerDescription
 from gemel.protocol.eras.base import NO_HANDSHAKE
 from gemel.protocol.eras.detect import parse_eras
@@ -40,7 +39,7 @@ from gemel.schema.subscriptions import ListenParams, ListenResult
 from gemel.schema.tools import Tool
 from gemel.server.composition.mount import Catalog, ForwardedMethod
 from gemel.server.composition.transform import ToolChange, ToolChanges
-from gemel.server.context import Context, ContextOfLarge, StateT, find_context, reset_current, served_call, set_current
+from gemel.server.context import Context, StateT, find_context, reset_current, served_call, set_current
 from gemel.server.dispatch import Dispatch, RequestHandler, Served, check_async
 from gemel.server.elicitation.elicit import ElicitationStrategy
 from gemel.server.elicitation.request_state import RequestStateCodec
@@ -65,9 +64,8 @@ from gemel.server.options import (
 )
 from gemel.server.router import Router
 from gemel.server.script_errors import report_briefly
-from gemel.server.served_call import ServedCall
 from gemel.server.watchdog import unwatch, watch
-from gemel.session import Session
+from gemel.session import Handle, Session
 from gemel.telemetry import count, current_telemetry, server_started
 from gemel.transports.http.server.options import FROM_SERVER, HttpAppOptions
 
@@ -159,8 +157,6 @@ class Server(Router, Generic[StateT]):
         )
         self._description.on_refused = self._refused
         self._description.extensions = lambda era: self.catalog.extension_capabilities(era)
-        self._dispatch = Dispatch(self._description, limits)
-        self._extensions = Extensions(self._dispatch)
         self._cache = CacheHints(settings["cache"])
         ask = self._description.ask = self._ask = settings["ask"]
         self._middleware: list[Middleware] = [
@@ -168,8 +164,6 @@ class Server(Router, Generic[StateT]):
             *(placed(check_middleware(one), self) for one in settings["middleware"]),
         ]
         self._omits_repeated_text = settings["omit_repeated_text"]
-        connected = without_markers(settings["connection_lifespan"])
-        self._connections = (ConnectionLifespans(connected),) if connected is not None else ()
         #: The name that was given, which is the same in all processes.
         self._own_name = name
         #: What the processes of the server share. One that was made from a URL is closed when the server stops serving.
@@ -186,6 +180,10 @@ class Server(Router, Generic[StateT]):
             backend=self.backend,
             server=name,
         )
+        connected = without_markers(settings["connection_lifespan"])
+        connections = (ConnectionLifespans(connected),) if connected is not None else ()
+        self._dispatch = Dispatch(self._description, limits, self._request_states, connections)
+        self._extensions = Extensions(self._dispatch)
         self._lifespan = cast(Any, without_markers(lifespan))
         self._extension_lifespans: list[Callable[[Any], AbstractAsyncContextManager[Any]]] = []
         if ask is not None:
@@ -450,7 +448,7 @@ class Server(Router, Generic[StateT]):
 
             observer = observing.observer(telemetry, self._dispatch.serves)
             nested_observer = observing.nested_observer(telemetry)
-        self._chains = build_chains(
+        self._dispatch.chains = build_chains(
             self._dispatch,
             self._middleware,
             observer=observer,
@@ -471,7 +469,7 @@ class Server(Router, Generic[StateT]):
 
     def _is_bare(self) -> bool:
         """Whether nothing surrounds the handlers."""
-        return self._chains.request == self._dispatch.request
+        return self._dispatch.chains.request == self._dispatch.request
 
     # ---------------------------------------------------------------- serving
 
@@ -927,10 +925,7 @@ class Server(Router, Generic[StateT]):
     async def _within(self, ctx: Context[Any]) -> Any:
         """Serve a request of a server that this one is mounted in; the result does not have its final shape yet."""
         ctx.state = self.loops.here().lifespan.state
-        served = served_call(ctx)
-        served.serve_nested = self._chains.nested
-        served.lifespans += self._connections
-        return await self._chains.mounted(ctx)
+        return await self._dispatch.serve_mounted(ctx)
 
     # ---------------------------------------------------------------- for subclasses that forward to another server
 
@@ -978,12 +973,13 @@ class LoopState:
     def __init__(self, server: Server[Any]) -> None:
         self._server = server
         self._loop = running_loop()
-        self._request_states = server._request_states
         #: How many have entered.
         self.users = 0
         self.lifespan = Lifespan(server._lifespan, server, f"server {server.name!r}", server.limits.teardown)
         for lifespan in server._extension_lifespans:
             self.lifespan.add(lifespan)
+        #: Serves a call: `await handle(session, call)`.
+        self.handle: Handle = partial(server._dispatch.serve, self.lifespan)
         self.subscriptions = Subscriptions(server.backend, server.catalog, server.limits, server._is_bare)
         server._was_served = True
 
@@ -1006,31 +1002,6 @@ class LoopState:
             observe_session(telemetry, session)
         return session
 
-    async def handle(self, session: Session, call: Call) -> Any:
-        """Serve one call through the middleware chain. Returns the result, ready to be encoded."""
-        server = self._server
-        chains = server._chains
-        served = ServedCall(session, call, self._request_states, chains.nested, server._connections)
-        ctx: Context[Any] = Context(served, call.method, call.params, self.lifespan.state)
-        large = ContextOfLarge(ctx) if len(call.params) > SMALL else None
-        token = set_current(large or ctx)
-        try:
-            result = await (chains.notification if call.id is None else chains.request)(ctx)
-            if served.elicitation is not None:
-                served.elicitation.check_awaited()
-            return result
-        finally:
-            try:  # noqa: SIM105 - on the path of every call
-                reset_current(token)
-            except ValueError:  # an abandoned coroutine is closed, in another context
-                pass
-            if large is not None:
-                call.when_released(large.drop_params)
-            if served.elicitation is not None:
-                served.elicitation.end()
-            if served.log_queue is not None or served.published:
-                await served.finish()
-
     async def go_on(self, session: Session, call: Call, elicitation: ElicitationStrategy) -> Any:
         """Serve a call that was answered before, such as that of a task. Returns the result, ready to be encoded.
 
@@ -1040,9 +1011,9 @@ class LoopState:
             elicitation: How it requests input.
         """
         server = self._server
-        served = ServedCall(session, call, self._request_states, server._chains.nested)
+        ctx = server._dispatch.context(session, call, None)
+        served = served_call(ctx)
         served.elicitation = elicitation
-        ctx: Context[Any] = Context(served, call.method, call.params, None)
         token = set_current(ctx)
         try:
             result = await server._within(ctx)
@@ -1054,8 +1025,7 @@ class LoopState:
 
     def context(self, session: Session, call: Call) -> Context[Any]:
         """The context of a call that is not served here."""
-        served = ServedCall(session, call, self._request_states, self._server._chains.nested)
-        return Context(served, call.method, call.params, self.lifespan.state)
+        return self._server._dispatch.context(session, call, self.lifespan.state)
 
     # ---------------------------------------------------------------- begin and end
 

@@ -16,10 +16,10 @@ from gemel.schema.methods import Feature
 from gemel.schema.tools import Tool, ToolAnnotations
 from gemel.server.composition.namespace import argument_names, plain, suggest
 from gemel.server.context import Context, served_call
+from gemel.server.dispatch import CallNext
 from gemel.server.features.options import annotations_of
 from gemel.server.features.visibility import require_scopes
 from gemel.server.functions.arguments import Rename
-from gemel.server.middleware.chain import CallNext
 
 logger = logging.getLogger("gemel")
 

@@ -14,7 +14,7 @@ from gemel.errors import ProtocolError, shorten
 from gemel.options import FLAG, METHOD_NAMES, check_values, instance, or_none, whole
 from gemel.protocol.records import RefusedMessage
 from gemel.server.context import Context
-from gemel.server.middleware.chain import CallNext
+from gemel.server.dispatch import CallNext
 from gemel.visible import escape_line
 
 

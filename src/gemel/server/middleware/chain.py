@@ -16,18 +16,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-import msgspec
-
 from gemel.errors import DefinitionError
 from gemel.protocol.middleware import checked, compose
 from gemel.protocol.records import RefusedMessage
 from gemel.server.context import Context, StateT
-from gemel.server.dispatch import Dispatch, run_handler
+from gemel.server.dispatch import CallNext, Chains, Dispatch, run_handler
 from gemel.server.functions.annotations import behind_partials, place_of, unwrapped
 from gemel.server.functions.foreign import foreign_class, library_of
 from gemel.server.injection import without_markers
 
-CallNext: TypeAlias = Callable[[Context[Any]], Awaitable[Any]]
 #: For a server with this type of state; without one, for any.
 Middleware: TypeAlias = Callable[[Context[StateT], CallNext], Awaitable[Any]]
 
@@ -95,15 +92,6 @@ def _foreign_field(middleware: Callable[..., Any]) -> str | None:
         if reads_context and attribute.opname == "LOAD_ATTR" and attribute.argval in _FOREIGN_FIELDS:
             return str(attribute.argval)
     return None
-
-
-class Chains(msgspec.Struct):
-    """What serves requests and notifications from a client, from a server that mounts this one, and from a handler."""
-
-    request: CallNext
-    notification: CallNext
-    mounted: CallNext
-    nested: CallNext
 
 
 def build_chains(

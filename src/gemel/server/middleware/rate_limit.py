@@ -21,7 +21,7 @@ from gemel.loops import PerLoop
 from gemel.options import METHOD_NAMES, Check, check_values, function, is_number, or_none, whole
 from gemel.schema.methods import METHODS
 from gemel.server.context import Context, served_call
-from gemel.server.middleware.chain import CallNext
+from gemel.server.dispatch import CallNext
 
 #: The tokens that were left, and when.
 _BUCKET = struct.Struct("!dd")

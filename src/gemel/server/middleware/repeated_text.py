@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw
 from gemel.schema.content import TextContent
 from gemel.schema.tools import CallToolResult
 from gemel.server.context import Context
-from gemel.server.middleware.chain import CallNext
+from gemel.server.dispatch import CallNext
 from gemel.values.encoding import encode_value, ordered_text
 
 #: Larger JSON that is written in two ways counts as different, in bytes: decoding it would occupy the event loop.

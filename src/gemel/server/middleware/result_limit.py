@@ -30,7 +30,7 @@ from gemel.schema.resources import (
 )
 from gemel.schema.tools import CallToolResult
 from gemel.server.context import Context, served_call
-from gemel.server.middleware.chain import CallNext
+from gemel.server.dispatch import CallNext
 from gemel.server.middleware.repeated_text import same_json
 from gemel.server.middleware.result_pages import BackendPages, KeptPage, MemoryPages, PageStore, Parts, Spill, divide
 from gemel.session import Session

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.server.context import Context, served_call
-from gemel.server.middleware.chain import CallNext, Middleware
+from gemel.server.dispatch import CallNext
+from gemel.server.middleware.chain import Middleware
 from gemel.server.session_telemetry import learn_network, session_id
 from gemel.spans import Telemetry, network_of
 
