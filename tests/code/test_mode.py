@@ -650,14 +650,18 @@ async def test_a_server_behind_a_gateway_that_is_missing_is_named_with_the_reaso
         assert "# no the_hub: its server can't be used: " in text
 
 
-async def test_the_time_stands_still_while_a_server_of_a_group_asks() -> None:
-    async def slowly(form: Any, server: str) -> dict[str, bool]:
-        await asyncio.sleep(8.3)
+@both_eras
+@pytest.mark.parametrize("over", ["client", "group"])
+async def test_the_time_stands_still_while_a_server_behind_a_client_or_group_asks(era: Era, over: str) -> None:
+    async def slowly(form: Any, server: str = "") -> dict[str, bool]:
+        await asyncio.sleep(3.3)
         return {"value": True}
 
-    mode = CodeMode(limits=ScriptLimits(seconds=8))
-    group = ClientGroup({"shop": Shop(CodeMode("all")).server}, on_elicit=slowly, era="2025")
-    async with group, mode.client(group) as client:
+    mode, shop = CodeMode(limits=ScriptLimits(seconds=3)), Shop(CodeMode("all")).server
+    of: Client | ClientGroup = Client(shop, on_elicit=slowly, era=era)
+    if over == "group":
+        of = ClientGroup({"shop": shop}, on_elicit=slowly, era=era)
+    async with of, mode.client(of) as client:
         assert await run(client, "from shop import close_issue\nawait close_issue(number=1)") == "closed"
 
 

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from gemel.errors import CallTimeout
-from gemel.timeouts import asking_person, time_limit
+from gemel.timeouts import time_limit
 
 
 @contextmanager
@@ -38,20 +38,15 @@ def termination_interrupts() -> Iterator[None]:
 async def within(work: Coroutine[Any, Any, int], options: argparse.Namespace) -> int:
     """Run a command within its `--timeout`. Returns its exit code.
 
-    A login extends the limit, as does a prompt of the command's terminal. Both have limits of their own.
+    A login extends the limit, as does a question of a server. Both have limits of their own.
 
     Raises:
         CallTimeout: The time is over.
     """
-
-    def is_prompting() -> bool:
-        terminal = getattr(options, "terminal", None)
-        return terminal is not None and terminal.prompting
-
     limit: asyncio.Timeout | None = None
     try:
         async with time_limit(options.timeout) as limit:
-            return await asking_person(work, is_prompting)
+            return await work
     except TimeoutError as exc:
         if limit is None or not limit.expired():
             raise

@@ -46,7 +46,7 @@ from gemel.schema.input_required import InputRequiredResult
 from gemel.schema.methods import CACHEABLE, METHODS
 from gemel.schema.notifications import ProgressParams
 from gemel.session import Session
-from gemel.timeouts import TimeLeft, time_limit
+from gemel.timeouts import PERSON_LIMITS, TimeLeft, asking_person, time_limit
 
 logger = logging.getLogger("gemel")
 
@@ -105,8 +105,8 @@ class Requests:
     async def send(self, request: ClientContext, *, open_pages: bool = True) -> Any:
         """Send a message, as the middleware passed it on. Returns the complete result, read into its type. Raises a CallError.
 
-        Time in which callbacks run here does not count against the limits. With `open_pages` the user is asked to open pages
-        that the server requires first; without, that is an error.
+        Time in which callbacks run here does not count against the limits, nor against those of `person_extends`. With
+        `open_pages` the user is asked to open pages that the server requires first; without, that is an error.
         """
         method = request.method
         connection = self._connection
@@ -228,7 +228,7 @@ class Requests:
 
         async def agreed(pages: Sequence[ElicitUrlParams]) -> bool:
             few = len(pages) <= self._limits.input_requests
-            return few and await self._inbound.callbacks.open_urls(pages, self._inbound.answer_input)
+            return few and await asking_person(self._inbound.callbacks.open_urls(pages, self._inbound.answer_input))
 
         return await self._pages.serve(required, agreed, again)
 
@@ -252,7 +252,9 @@ class Requests:
         params = dict(request.params)
         if inputs:
             with time.paused():
-                answers = await self._inbound.callbacks.answer_inputs(required, self._inbound.answer_input)
+                answers = await asking_person(
+                    self._inbound.callbacks.answer_inputs(required, self._inbound.answer_input)
+                )
             params["inputResponses"] = answers
         elif required.request_state is UNSET:
             raise InvalidResponse(
@@ -331,9 +333,10 @@ class Requests:
             # The progress token is always sent, since progress renews the time limit.
             params, meta = {**params, "_meta": {"progressToken": pending.id, **given}}, b""
         on_progress = None if progress is None else progress.receive
-        return session.send_request(
+        sent = session.send_request(
             pending, params, headers=headers, idle=request.idle, total=total, on_progress=on_progress, meta=meta
         )
+        return asking_person(sent, session.is_serving) if PERSON_LIMITS.get() else sent
 
     def _headers(self, session: Session, request: ClientContext, params: dict[str, Any]) -> HeaderTexts:
         """The caller's headers, and those that mirror the request, which can't be replaced. None where HTTP is not used."""

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import nullcontext
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar, Unpack
 from urllib.parse import parse_qs
 
@@ -49,7 +48,7 @@ from gemel.server.dispatch import CallNext
 from gemel.server.middleware.result_limit import ResultLimit
 from gemel.server.middleware.result_pages import Spill
 from gemel.server.server import Server
-from gemel.timeouts import asking_person, person_extends
+from gemel.timeouts import person_extends
 
 #: The parameter of the URL by which a client chooses.
 _PARAMETER: Final = "tools"
@@ -212,7 +211,7 @@ class CodeMode:
             limit = served_call(ctx).timeout
             try:
                 with nullcontext() if limit is None else person_extends(limit.add_time):
-                    return await asking_person(_pass_on(ctx, of), partial(_is_asked, of))
+                    return await _pass_on(ctx, of)
             except CallError as exc:
                 if ctx.method == "tools/call" and exc.outcome is Outcome.ANSWERED:
                     raise ToolError(str(exc)) from exc
@@ -384,13 +383,6 @@ async def _pass_on(ctx: Context[Any], of: ClientMethods | ClientGroup) -> Result
             return ListResourcesResult(resources=list(await of.list_resources()))
         case _:
             return ListResourceTemplatesResult(resource_templates=list(await of.list_resource_templates()))
-
-
-def _is_asked(of: ClientMethods | ClientGroup) -> bool:
-    """Whether a server of the handshake era asks the user of a client or client group."""
-    if isinstance(of, ClientGroup):
-        return any(_is_asked(one.client) for one in of.servers.values() if one.state == "ready")
-    return isinstance(of, Client) and of.session is not None and of.session.is_serving()
 
 
 def _read(arguments: object, kind: type[ArgumentsT]) -> ArgumentsT:
