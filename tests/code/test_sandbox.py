@@ -242,8 +242,8 @@ async def test_types_are_checked_before_anything_runs(code: str, place: str) -> 
         ),
         ("undefined", "Import each tool: `from module import function`, of tools"),
         ("await echo(1)", "Write the name of each argument"),
-        ("[echo()]", "did not wait for all of them: write `await` before each call"),
-        ("one = echo()\nprint(one)", "did not wait for all of them: write `await` before each call"),
+        ("[echo()]", "Not all calls were awaited: write `await` before each call"),
+        ("one = echo()\nprint(one)", "Not all calls were awaited: write `await` before each call"),
         ("while True:\n    pass", "It may compute for 0.5 s: compute less"),
         ("[0] * 10**9", "Its values may have 50,000,000 bytes: keep less"),
         (

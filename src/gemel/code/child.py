@@ -3,16 +3,15 @@
 It is started by path and imports nothing of Gemel; `sandbox.py` is at the other end. Whatever the interpreter's client does with
 a script's values, which it may take any time for, it does here, where it can be ended.
 
-A message is JSON behind its length in four bytes. The first one that comes is the script with its modules and limits; those that
-follow are results of calls. What goes out: calls, that the script waits for their results, and how it ended.
+A message is a line of JSON. The first one that comes is the script with its modules and limits. What goes out: that the
+interpreter has started, calls, the calls for whose results the script waits, which are answered by those that there are, and
+how it ended.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import struct
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, BinaryIO, NoReturn
@@ -20,7 +19,6 @@ from typing import Any, BinaryIO, NoReturn
 import msgspec
 import pydantic_monty as monty
 
-LENGTH = struct.Struct(">I")
 #: Each call needs up to so many turns between this process and the interpreter, names and modules besides.
 _TURNS_OF_CALL, _TURNS = 4, 200
 _PLACE = re.compile(r"main\.py:(\d+):(\d+): ")
@@ -28,38 +26,31 @@ _PLACE = re.compile(r"main\.py:(\d+):(\d+): ")
 _WIDER = re.compile(
     r"(?:Expected|declared type) `[^`]*(?:Dict|Literal\[)[^`]*`.* `(?:[^`]*\bdict\[[^`]*|(?:list\[)*(?:str|int)\]*)`$"
 )
+_results = msgspec.json.Decoder(dict[int, Any])
 
 
-class Pipe:
-    """The two pipes to the other process."""
+class ScriptInProcess:
+    """The script that is running, with its calls.
+
+    Args:
+        source: Where messages come from.
+        target: Where they go.
+    """
 
     def __init__(self, source: BinaryIO, target: BinaryIO) -> None:
         self._source = source
         self._target = target
+        self._job: dict[str, Any] = msgspec.json.decode(self._receive())
+        self._begun = self._received = self._failed = 0
 
-    def receive(self) -> Any:
+    def _receive(self) -> bytes:
         """Return the next message. Ends the process when there is nobody any more."""
-        head = self._source.read(LENGTH.size)
-        if len(head) < LENGTH.size:
-            os._exit(0)
-        return msgspec.json.decode(self._source.read(LENGTH.unpack(head)[0]))
+        return self._source.readline() or os._exit(0)
 
     def send(self, **message: object) -> None:
         """Send a message."""
-        data = msgspec.json.encode(message)
-        self._target.write(LENGTH.pack(len(data)) + data)
+        self._target.write(msgspec.json.encode(message) + b"\n")
         self._target.flush()
-
-
-class ScriptInProcess:
-    """The script that is running, with its calls."""
-
-    def __init__(self, pipe: Pipe, job: dict[str, Any]) -> None:
-        self._pipe = pipe
-        self._job = job
-        self._begun = self._received = self._failed = 0
-        #: Results that the script does not wait for yet, by the number of the call.
-        self._results: dict[int, Any] = {}
 
     def run(self) -> dict[str, object]:
         """Run it, and return how it ended, as the last message."""
@@ -87,7 +78,7 @@ class ScriptInProcess:
                     os_policy=policy,
                 ) as session,
             ):
-                self._pipe.send(started=True)
+                self.send(started=True)
                 try:
                     return self._feed(session, check=True)
                 except monty.MontyTypingError as exc:
@@ -98,7 +89,7 @@ class ScriptInProcess:
             text = exc.display()
             printed = f"It printed more than {job['printed']} bytes: print or return only what is needed"
             return {"failed": printed if text.endswith(f"> {job['printed']} bytes") else text}
-        except (monty.MontyError, OSError) as exc:
+        except (monty.MontyError, OSError, TypeError) as exc:
             return {"failed": str(exc)}
 
     def _feed(self, session: monty.MontySession, *, check: bool) -> dict[str, object]:
@@ -113,47 +104,45 @@ class ScriptInProcess:
             else:
                 at = at.resume_auto()
         if self._begun > self._received and not self._failed:  # a failure ends asyncio.gather, which leaves the others
-            return {"unsent": "it did not wait for all of them: write `await` before each call"}
-        text = self._as_json("its value", at.output)
-        return {"unsent": text} if isinstance(text, str) else {"value": text, "printed": printed.output}
+            return {"failed": "Not all calls were awaited: write `await` before each call"}
+        return {"value": self._as_json("Its value", at.output), "printed": printed.output}
 
     def _call(self, at: monty.FunctionSnapshot) -> monty.ExternalResult:
         """Begin a call of a tool."""
         name, most = at.function_name, self._job["calls"]
-        if at.args:
-            return {"exc_type": "TypeError", "message": f"{name} takes keyword arguments only: write the name of each"}
-        if self._begun >= most:
-            text = f"A script may call {most} tools: do the rest in another one"
-            return {"exc_type": "RuntimeError", "message": text}
-        given = self._as_json(f"what {name} is given", at.kwargs)
-        if isinstance(given, str):
-            return {"exc_type": "TypeError", "message": given}
+        try:
+            if at.args:
+                raise TypeError(f"{name} takes keyword arguments only: write the name of each")
+            if self._begun >= most:
+                raise RuntimeError(f"A script may call {most} tools: do the rest in another one")
+            self.send(call=at.call_id, path=name, arguments=self._as_json(f"What {name} is given", at.kwargs))
+        except (RuntimeError, TypeError) as exc:
+            return {"exc_type": "TypeError" if isinstance(exc, TypeError) else "RuntimeError", "message": str(exc)}
         self._begun += 1
-        self._pipe.send(call=at.call_id, path=name, arguments=given)
         return {"future": ...}
 
     def _wait(self, pending: Sequence[int]) -> dict[int, monty.ExternalSettledResult]:
-        """Return the results that have come of the calls that the script waits for, one at least."""
-        while not any(number in self._results for number in pending):
-            self._pipe.send(waits=self._received)
-            message = self._pipe.receive()
-            self._results[message["id"]] = message["result"]
-            self._received += 1
-            self._failed += "return_value" not in message["result"]
-        return {number: self._results.pop(number) for number in pending if number in self._results}
+        """Return the results of some of the calls that the script waits for, one at least."""
+        self.send(waits=pending)
+        results = _results.decode(self._receive())
+        self._received += len(results)
+        self._failed += sum("return_value" not in result for result in results.values())
+        return results
 
-    def _as_json(self, what: str, value: object) -> msgspec.Raw | str:
-        """Return a value of the script as JSON, or what is wrong with it."""
+    def _as_json(self, what: str, value: object) -> msgspec.Raw:
+        """Return a value of the script as JSON. Raises TypeError with what is wrong with it."""
         most = self._job["memory"]
         if extent(value, {}) > most:
-            return f"{what} has more than {most} bytes, with each part counted as often as it occurs: use less of it"
+            raise TypeError(
+                f"{what} has more than {most} bytes, with each part counted as often as it occurs: use less of it"
+            )
         try:
-            text = msgspec.json.encode(value, enc_hook=plain)
+            return msgspec.Raw(msgspec.json.encode(value, enc_hook=plain))
         except RecursionError:
-            return f"{what} is nested too deep: use a list without levels"
+            raise TypeError(f"{what} is nested too deep: use a list without levels") from None
         except (TypeError, ValueError) as exc:
-            return f"{what} is not JSON: {exc}: use texts, numbers, lists, and dictionaries whose keys are texts"
-        return msgspec.Raw(text)
+            advice = "use texts, numbers, lists, and dictionaries whose keys are texts"
+            raise TypeError(f"{what} is not JSON: {exc}: {advice}") from None
 
 
 def placeholder(name: str) -> Callable[[], None]:
@@ -217,10 +206,9 @@ def extent(value: object, known: dict[int, tuple[object, int]]) -> int:
 
 if __name__ == "__main__":
     #: What is printed by accident goes nowhere: the pipes are for messages.
-    own = Pipe(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
+    script = ScriptInProcess(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
-    own.send(**ScriptInProcess(own, own.receive()).run())
-    sys.stdout.flush()
+    script.send(**script.run())
     os._exit(0)

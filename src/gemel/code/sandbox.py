@@ -14,13 +14,13 @@ import signal
 import sys
 from asyncio import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -47,21 +47,11 @@ _OPTIONS = {
 }
 _CHILD = Path(__file__).with_name("child.py")
 #: The variables that the process gets: what it needs to start, and nothing that a server is told in secret.
-_VARIABLES = (
-    "HOME",
-    "LD_LIBRARY_PATH",
-    "MONTY_BIN",
-    "PATH",
-    "PYTHONHOME",
-    "PYTHONPATH",
-    "SYSTEMROOT",
-    "TEMP",
-    "TMPDIR",
+_VARIABLES = frozenset(
+    ("HOME", "LD_LIBRARY_PATH", "MONTY_BIN", "PATH", "PYTHONHOME", "PYTHONPATH", "SYSTEMROOT", "TEMP", "TMPDIR")
 )
 #: Seconds beyond those that it may compute after which a process that says nothing is ended; before that it has to start.
 _GRACE, _START = 2.0, 20.0
-#: The bytes of the length of a message.
-_LENGTH = 4
 #: The longest text of an error, in characters.
 _ERROR = 4000
 #: Where the interpreter says that code is, in errors of types and of programs.
@@ -138,16 +128,15 @@ class ScriptResult(NamedTuple):
 
 
 class _FromChild(msgspec.Struct):
-    """What the process says: that it has started, a call, that it waits after so many results, or how the script ended."""
+    """What the process says: that it has started, a call, the calls that the script waits for, or how it ended."""
 
     started: bool = False
     call: int | None = None
     path: str = ""
     arguments: Raw = Raw(b"{}")
-    waits: int | None = None
-    refused: str | None = None
-    failed: str | None = None
-    unsent: str | None = None
+    waits: list[int] = []
+    refused: str = ""
+    failed: str = ""
     value: Raw = Raw(b"null")
     printed: str = ""
 
@@ -178,7 +167,8 @@ class ScriptPlaces:
         self.limits = limits
         self._free = asyncio.Semaphore(limits.scripts)
         self._waiting = 0
-        self._resting: dict[RunningScript, None] = {}
+        #: Done to have a script that waits for its calls leave its process.
+        self._resting: list[asyncio.Future[None]] = []
 
     def check(self) -> None:
         """Raise Overloaded if too many scripts wait for a process."""
@@ -188,9 +178,8 @@ class ScriptPlaces:
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
         """Wait for a process, and have it inside the block."""
-        if self._free.locked() and self._resting:
-            next(iter(self._resting)).leave()
         self._waiting += 1
+        self._hand_over()
         try:
             await self._free.acquire()
         finally:
@@ -200,15 +189,21 @@ class ScriptPlaces:
         finally:
             self._free.release()
 
-    def rest(self, script: RunningScript) -> None:
-        """Note that a script only waits for its calls."""
-        self._resting[script] = None
-        if self._waiting:
-            script.leave()
+    @contextmanager
+    def resting(self) -> Iterator[asyncio.Future[None]]:
+        """Note that a script only waits for its calls inside the block. It must end when what is returned is done."""
+        leave = asyncio.get_running_loop().create_future()
+        self._resting.append(leave)
+        self._hand_over()
+        try:
+            yield leave
+        finally:
+            if not leave.done():
+                self._resting.remove(leave)
 
-    def work(self, script: RunningScript) -> None:
-        """Note that a script goes on."""
-        self._resting.pop(script, None)
+    def _hand_over(self) -> None:
+        if self._waiting and self._resting and self._free.locked():
+            self._resting.pop(0).set_result(None)
 
 
 async def run_script(
@@ -260,12 +255,10 @@ async def run_script(
         ) from None
     except OSError as exc:
         raise ToolError(f"The sandbox can't be started: {shorten(str(exc))}") from exc
-    if ended.refused is not None:
+    if ended.refused:
         raise ToolError(f"The script was not run:\n{_told(ended.refused, modules, missing, limits)}")
-    if ended.failed is not None:
+    if ended.failed:
         raise ToolError(f"The script failed{script.said()}:\n{_told(ended.failed, modules, missing, limits)}")
-    if ended.unsent is not None:
-        raise ToolError(f"The script ended{script.said()}, but {ended.unsent}")
     return ScriptResult(msgspec.json.decode(ended.value), ended.printed)
 
 
@@ -297,28 +290,14 @@ class RunningScript:
         self._at_work = at_work
         #: Entered while it works.
         self._work = ExitStack()
-        #: The process that it has, and the timer that ends it if it says nothing while it works.
-        self._process: subprocess.Process | None = None
-        self._silence: asyncio.TimerHandle | None = None
-        #: How it ended in this process; if it left it, the calls that it waits for.
-        self._end: asyncio.Future[_FromChild | list[asyncio.Task[Raw]]]
         #: Its calls, by what is called and how often that was called before; and the bytes of their results.
         self._calls: dict[tuple[str, bytes, int], asyncio.Task[Raw]] = {}
         self._kept = 0
-        #: The calls of this process, and how often it has called what.
-        self._own: list[asyncio.Task[Raw]] = []
-        self._begun: Counter[tuple[str, bytes]] = Counter()
 
     def said(self) -> str:
         """Return how much was called, for an error: it may have changed something."""
         count = len(self._calls)
         return f" after it had called {count} tool{'s' if count != 1 else ''}" if count else ""
-
-    def leave(self) -> None:
-        """Leave the process to another script; go on in a new one when a call has ended."""
-        self._places.work(self)
-        if not self._end.done():
-            self._end.set_result([task for task in self._own if not task.done()])
 
     async def run(self) -> _FromChild:
         """Run it, and return how it ended. Raises OSError if a process can't be started."""
@@ -331,106 +310,77 @@ class RunningScript:
                     return ended
                 await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._waits()
             for task in self._calls.values():
                 task.cancel()
             await asyncio.gather(*self._calls.values(), return_exceptions=True)
+            self._work.close()
+
+    def _works(self) -> None:
+        """Note that it doesn't only wait for its calls, or does no longer."""
+        self._work.close()
+        self._work.enter_context(self._at_work())
 
     async def _run_in_process(self) -> _FromChild | list[asyncio.Task[Raw]]:
         """Run it from its start, and return how it ended, or the calls that it waits for if it left its process."""
-        self._begun.clear()
-        self._own.clear()
-        self._end = asyncio.get_running_loop().create_future()
-        self._process = process = await asyncio.create_subprocess_exec(
+        #: The calls of this process by their numbers there, and how often it has called what.
+        own: dict[int, asyncio.Task[Raw]] = {}
+        begun: Counter[tuple[str, bytes]] = Counter()
+        process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",
             str(_CHILD),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={name: os.environ[name] for name in _VARIABLES if name in os.environ},
+            env={name: value for name, value in os.environ.items() if name in _VARIABLES},
             start_new_session=os.name == "posix",
+            limit=self._limits.memory * 2,
         )
         self.has_started = True
-        self._works(_START)
-        following = asyncio.ensure_future(self._follow(process))
         try:
             modules = {name: (list(each.functions), each.stubs) for name, each in self._modules.items()}
             _send(process, {**msgspec.structs.asdict(self._limits), "code": self._code, "modules": modules})
-            return await self._end
+            message = await self._receive(process, _START)
+            while message.started or message.call is not None or message.waits:
+                if message.call is not None:
+                    what = message.path, bytes(message.arguments)
+                    key = *what, begun[what]
+                    begun[what] += 1
+                    if key not in self._calls:  # unless an earlier process began it
+                        self._calls[key] = asyncio.ensure_future(self._answer(*what))
+                    own[message.call] = self._calls[key]
+                elif message.waits:
+                    results = await self._results(own, message.waits)
+                    if results is None:
+                        return [own[number] for number in message.waits]
+                    _send(process, results)
+                message = await self._receive(process, _GRACE)
+            return message
         finally:
-            _kill(process)  # first: a cancellation may end what is awaited here
-            self._end.cancel()
-            self._process = None
-            self._places.work(self)
-            following.cancel()
-            await asyncio.wait([following])
+            _kill(process)
             await process.communicate()
 
-    # ---------------------------------------------------------------- whether it works or waits
-
-    def _works(self, grace: float = _GRACE) -> None:
-        """Note that it goes on: now, or since a result is there."""
-        self._waits()
-        self._places.work(self)
-        self._work.enter_context(self._at_work())
-        if self._process is not None:
-            self._silence = asyncio.get_running_loop().call_later(self._limits.cpu + grace, _kill, self._process)
-
-    def _waits(self) -> None:
-        """Note that it can't go on without a result."""
-        self._work.close()
-        if self._silence is not None:
-            self._silence.cancel()
-
-    # ---------------------------------------------------------------- messages
-
-    async def _follow(self, process: subprocess.Process) -> None:
-        """Do what the process says, until it says how the script ended."""
-        while True:
-            message = await self._receive(process)
-            if self._end.done():
-                return
-            if message.started:
-                self._works()
-            elif message.waits is not None:
-                if message.waits == sum(task.done() for task in self._own):
-                    self._waits()
-                    self._places.rest(self)
-            elif message.call is not None:
-                self._call(process, message)
-            else:
-                self._end.set_result(message)
-
-    async def _receive(self, process: subprocess.Process) -> _FromChild:
-        """Return the next message; if there is none, or one that is too long, that the script has failed."""
+    async def _receive(self, process: subprocess.Process, grace: float) -> _FromChild:
+        """Return the next message; if there is none in time, or one that is too long, that the script has failed."""
         assert process.stdout is not None
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            size = int.from_bytes(await process.stdout.readexactly(_LENGTH))
-            if size <= 2 * self._limits.memory:
-                return _message.decode(await process.stdout.readexactly(size))
+        with suppress(TimeoutError, ValueError, ConnectionError, msgspec.DecodeError):
+            async with asyncio.timeout(self._limits.cpu + grace):
+                return _message.decode(await process.stdout.readline())
         return _FromChild(
             failed="MemoryError or TimeoutError: the sandbox was ended: compute less, with smaller values"
         )
 
-    def _call(self, process: subprocess.Process, message: _FromChild) -> None:
-        """Begin a call, unless an earlier process did; send its result as soon as it is there."""
-        what, end = (message.path, bytes(message.arguments)), self._end
-        key = *what, self._begun[what]
-        self._begun[what] += 1
-        if key not in self._calls:
-            self._calls[key] = asyncio.ensure_future(self._answer(*what))
-
-        def send(task: asyncio.Task[Raw]) -> None:
-            if end.done() or task.cancelled():
-                return
-            if (error := task.exception()) is not None:
-                end.set_exception(error)
-            else:
-                _send(process, {"id": message.call, "result": task.result()})
-
-        self._own.append(self._calls[key])
-        self._calls[key].add_done_callback(send)
+    async def _results(self, calls: Mapping[int, asyncio.Task[Raw]], waits: Sequence[int]) -> dict[int, Raw] | None:
+        """Return the results of some calls, one at least; None if it has to leave its process before there is one."""
+        with self._places.resting() as leave:
+            while not (results := {number: calls[number].result() for number in waits if calls[number].done()}):
+                self._work.close()
+                if leave.done():
+                    return None
+                pending: list[asyncio.Future[Any]] = [leave, *(task for task in calls.values() if not task.done())]
+                await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        self._works()
+        return results
 
     async def _answer(self, path: str, arguments: bytes) -> Raw:
         """Call a function for the script, and return the result as the interpreter takes it."""
@@ -448,12 +398,11 @@ class RunningScript:
         return result
 
 
-def _send(process: subprocess.Process, message: dict[str, object]) -> None:
+def _send(process: subprocess.Process, message: Mapping[Any, object]) -> None:
     """Send a message to a process, unless it has ended."""
     assert process.stdin is not None
-    data = msgspec.json.encode(message)
     if not process.stdin.is_closing():
-        process.stdin.write(len(data).to_bytes(_LENGTH) + data)
+        process.stdin.write(msgspec.json.encode(message) + b"\n")
 
 
 def _kill(process: subprocess.Process) -> None:
