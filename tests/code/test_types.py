@@ -9,8 +9,8 @@ import pytest
 
 from gemel import Client, Server, ToolError
 from gemel.code import CodeMode
-from gemel.code.catalogue import Catalogue, OfferedTool
-from gemel.code.sandbox import ScriptLimits, ScriptModule, ScriptPlaces, run_script
+from gemel.code.catalogue import Catalogue, ModuleTool, OfferedTool
+from gemel.code.sandbox import ScriptLimits, ScriptPlaces, run_script
 from gemel.policies.request import NO_HINTS
 from gemel.schema.content import TextContent
 from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
@@ -148,25 +148,23 @@ def sample(schema: Any, root: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("name", LISTS)
 async def test_tools_of_published_servers_can_be_called(name: str) -> None:
     tools = [Tool(name=one["name"], input_schema=one["inputSchema"]) for one in LISTS[name]]
-    catalogue = Catalogue(OfferedTool(name, tool.name, tool, hints=NO_HINTS) for tool in tools)
-    (module,) = catalogue.modules.values()
+    catalogue = Catalogue((OfferedTool(name, tool.name, tool, hints=NO_HINTS) for tool in tools), {})
     given: dict[str, Any] = {}
 
-    def function(path: str) -> Any:
+    def function(tool: ModuleTool) -> Any:
         async def call(**arguments: object) -> None:
-            given[path] = arguments
+            given[tool.path] = arguments
 
         return call
 
     expected, lines = {}, []
-    for one in module.tools:
+    for one in catalogue.tools:
         values = sample(one.offered.tool.input_schema, one.offered.tool.input_schema)
         expected[one.path] = {argument: values[wire] for argument, wire in one.function.wires.items()}
         arguments = ", ".join(f"{argument}={value!r}" for argument, value in expected[one.path].items())
         lines += [f"from {one.module} import {one.function.name} as called", f"await called({arguments})"]
-    functions = {one.function.name: function(one.path) for one in module.tools}
-    script = ScriptModule(functions, module.source(module.tools))
-    await run_script("\n".join(lines), {module.name: script}, ScriptPlaces(ScriptLimits()))
+    modules = catalogue.script_modules(function, read_only=False)
+    await run_script("\n".join(lines), modules, ScriptPlaces(ScriptLimits()))
     assert given == expected
 
 

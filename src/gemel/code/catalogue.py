@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from msgspec import structs
 
+from gemel.code.sandbox import HostFunction, ScriptModule
 from gemel.code.search import WordIndex
-from gemel.errors import shorten
+from gemel.errors import ToolError, shorten
 from gemel.policies.request import Hints
 from gemel.schema.tools import Tool
 from gemel.stubs.functions import ToolFunction, ToolFunctions
@@ -24,6 +26,11 @@ _ALL_NAMES = 250
 _LONGEST_NAMES = 20_000
 #: Tools that are proposed in place of one that there isn't, and names for which some are; only their start is compared.
 _MEANT, _COMPARED = 3, 100
+#: Where an error of a script names a function or a module that there isn't.
+_UNKNOWN = re.compile(
+    r"Module `(?P<of>\w+)` has no member `(?P<member>\w+)`|Cannot resolve imported module `(?P<module>\w+)`"
+    r"|Name `(?P<name>\w+)` used when not defined"
+)
 
 
 class OfferedTool(NamedTuple):
@@ -61,142 +68,169 @@ class ModuleTool(NamedTuple):
         return self.path, self.function.name, offered.tool.name, offered.name, f"{self.module}.{offered.name}"
 
 
-class CodeModule(NamedTuple):
-    """The tools of one server."""
-
-    name: str
-    functions: ToolFunctions
-    tools: list[ModuleTool]
-
-    def chosen(self, *, read_only: bool) -> list[ModuleTool]:
-        """Return all tools, or those that only read."""
-        return [one for one in self.tools if one.offered.hints.read_only or not read_only]
-
-    def stubs(self, tools: Sequence[ModuleTool], *, short: bool) -> str:
-        """Return the functions of some tools with their types, as a model reads them.
-
-        Args:
-            tools: The tools.
-            short: With the first lines of the descriptions only.
-        """
-        return self.functions.text([one.function for one in tools], short=short)
-
-    def source(self, tools: Sequence[ModuleTool]) -> str:
-        """Return the text of a `.pyi` file, as type checkers read it.
-
-        Args:
-            tools: Those to contain.
-        """
-        text = self.stubs(tools, short=True)
-        return self.functions.imports(text) + text
-
-
 class Catalogue:
     """The tools of one caller, as modules.
 
     Args:
         tools: The tools in the order of their list.
+        missing: The servers whose tools it has not because they failed: the reason by prefix or name.
     """
 
-    def __init__(self, tools: Iterable[OfferedTool]) -> None:
+    def __init__(self, tools: Iterable[OfferedTool], missing: Mapping[str, str]) -> None:
         by_server: dict[str, list[OfferedTool]] = {}
         for one in tools:
             by_server.setdefault(one.server, []).append(one)
-        names = _module_names(by_server)
-        self.modules = {name: _module(name, by_server[server]) for server, name in zip(by_server, names, strict=True)}
-        self.tools = [one for module in self.modules.values() for one in module.tools]
+        self.modules: dict[str, ToolFunctions] = {}
+        self.tools: list[ModuleTool] = []
+        for name, offered in zip(_module_names(by_server), by_server.values(), strict=True):
+            made = ToolFunctions(structs.replace(one.tool, name=one.name) for one in offered)
+            self.modules[name] = made
+            self.tools += map(ModuleTool, [name] * len(offered), made.functions, offered)
+        reasons = (shorten(" ".join(reason.split())) for reason in missing.values())
+        #: The modules that there aren't because their servers failed, each with the reason on one line.
+        self._missing = dict(zip(_module_names(missing), reasons, strict=True))
         self._index = WordIndex((one.module, one.function.tool) for one in self.tools)
+
+    # ---------------------------------------------------------------- for scripts
+
+    def script_modules(self, call: Callable[[ModuleTool], HostFunction], *, read_only: bool) -> dict[str, ScriptModule]:
+        """Return what a script may import.
+
+        Args:
+            call: Returns what calls a tool.
+            read_only: Whether only tools that read can be imported.
+        """
+        modules: dict[str, ScriptModule] = {}
+        for name, tools in _by_module(self._chosen(read_only=read_only)).items():
+            functions = self.modules[name]
+            text = functions.text([one.function for one in tools], short=True)
+            modules[name] = ScriptModule(
+                {one.function.name: call(one) for one in tools}, functions.imports(text) + text
+            )
+        return modules
+
+    def advice(self, error: str, *, read_only: bool) -> list[str]:
+        """Return what can be done about the imports that an error of a script is about, as lines.
+
+        Args:
+            error: The error.
+            read_only: Whether only tools that read could be imported.
+        """
+        unknown = list(_UNKNOWN.finditer(error))
+        failed = dict.fromkeys(each["module"] for each in unknown if each["module"] in self._missing)
+        lines = [f"The server of `{each}` can't be used: {self._missing[each]}" for each in failed]
+        if unknown and not failed:
+            of, member, module, name = unknown[0].groups()
+            chosen = self._chosen(read_only=read_only)
+            if module is None:
+                near = [f"{one.module} import {one.function.name}" for one in _near(name or f"{of}.{member}", chosen)]
+            else:
+                near = [
+                    f"{each} import …" for each in get_close_matches(module[:_COMPARED], _by_module(chosen), _MEANT)
+                ]
+            lines += [f"Did you mean {' or '.join(f'`from {each}`' for each in near)}?"] if near else []
+        if read_only and "[unresolved-import]" in error:
+            lines.append("Only tools that change nothing can be imported here: use run_code for others")
+        return lines
+
+    def _chosen(self, *, read_only: bool) -> list[ModuleTool]:
+        return [one for one in self.tools if one.offered.hints.read_only or not read_only]
+
+    # ---------------------------------------------------------------- for models
 
     def names(self) -> str:
         """Return the names of all functions, a line for each module; empty if these are too many."""
         if len(self.tools) > _ALL_NAMES:
             return ""
-        lines = (f"{name}: {', '.join(one.function.name for one in each.tools)}" for name, each in self.modules.items())
+        lines = (f"{name}: {', '.join(one.name for one in each.functions)}" for name, each in self.modules.items())
         text = "\n".join(lines)
         return text if len(text) <= _LONGEST_NAMES else ""
 
-    def called(self, name: str) -> list[ModuleTool]:
-        """Return the tools that a name can mean: `module.function`, the name of a function, or of a tool."""
-        return [one for one in self.tools if name in one.names]
+    def tool(self, name: str) -> ModuleTool:
+        """Return the tool that a name means: `module.function`, the name of a function, or of a tool.
 
-    def meant(self, name: str, missing: Mapping[str, str]) -> str:
-        """Return the end of an error about a name that no tool has: the tools that may be meant, or how to find one.
-
-        Args:
-            name: The name.
-            missing: See `missing_modules`.
+        Raises:
+            ToolError: There is none, or there are several.
         """
-        module = name.partition(".")[0]
-        if module in missing:
-            return f": the server of `{module}` can't be used: {missing[module]}"
-        paths = {each: one.path for one in self.tools for each in one.names}
-        near = dict.fromkeys(paths[each] for each in get_close_matches(name[:_COMPARED], paths, _MEANT))
-        return f"; did you mean {' or '.join(map(repr, near))}?" if near else ": search for it with `query`"
+        found = self._called(name)
+        if not found:
+            raise ToolError(self._unknown(name))
+        if len(found) > 1:
+            paths = shorten(", ".join(one.path for one in found))
+            raise ToolError(f"{len(found)} tools have the name {shorten(name)!r}: call it as one of {paths}")
+        return found[0]
 
-    def answer(self, query: str, names: Sequence[str], missing: Mapping[str, str]) -> str:
+    def answer(self, query: str, names: Sequence[str]) -> str:
         """Return what a search finds, as text for a model.
 
         Args:
             query: Words; empty for none.
             names: Names of tools whose full texts are wanted.
-            missing: See `missing_modules`.
         """
-        parts = [self.described(names, missing)] if names else []
-        parts += [self.found(query)] if query else []
-        parts += [
-            f"# no {module}: its server can't be used: {missing[module]}" for module in list(missing)[:_FOUND] if query
-        ]
+        parts = self._described(names)
+        if query:
+            found = [self.tools[place] for place in self._index.find(query, _FOUND)]
+            modules = ", ".join(self.modules) or "none"
+            parts.append(
+                self._stubs(found, short=True) or f"No tool has a word of {shorten(query)!r}. Modules: {modules}"
+            )
+            failed = list(self._missing.items())[:_FOUND]
+            parts += [f"# no {module}: its server can't be used: {reason}" for module, reason in failed]
         return "\n".join(parts) or f"Give `query` or `names`. {self.names()}"
 
-    def found(self, query: str) -> str:
-        """Return the signatures of the tools that fit a query, as text for a model."""
-        places = self._index.find(query, _FOUND)
-        if not places:
-            return f"No tool has a word of {shorten(query)!r}. Modules: {', '.join(self.modules) or 'none'}"
-        return self._stubs([self.tools[place] for place in places], short=True)
-
-    def described(self, names: Sequence[str], missing: Mapping[str, str]) -> str:
-        """Return the full texts of tools, as text for a model. `missing` is explained at `missing_modules`."""
-        chosen = {one.path: one for name in names[:_NAMED] for one in self.called(name)}
-        unknown = [name for name in names[:_NAMED] if not self.called(name)]
+    def _described(self, names: Sequence[str]) -> list[str]:
+        """Return the full texts of tools, and which there aren't."""
+        named = {name: self._called(name) for name in names[:_NAMED]}
+        chosen = {one.path: one for tools in named.values() for one in tools}
+        unknown = [name for name, tools in named.items() if not tools]
         parts = [self._stubs(list(chosen.values()), short=False)] if chosen else []
-        parts += [f"There is no tool {shorten(name)!r}{self.meant(name, missing)}" for name in unknown[:_MEANT]]
-        parts += (
-            [f"There is no tool {', '.join(shorten(repr(name)) for name in unknown[_MEANT:])}"]
-            if unknown[_MEANT:]
-            else []
-        )
-        parts += [f"Only {_NAMED} names are looked up at a time"] if len(names) > _NAMED else []
-        return "\n".join(parts)
+        parts += map(self._unknown, unknown[:_MEANT])
+        if unknown[_MEANT:]:
+            parts.append(f"There is no tool {', '.join(shorten(repr(name)) for name in unknown[_MEANT:])}")
+        if len(names) > _NAMED:
+            parts.append(f"Only {_NAMED} names are looked up at a time")
+        return parts
+
+    def _called(self, name: str) -> list[ModuleTool]:
+        return [one for one in self.tools if name in one.names]
+
+    def _unknown(self, name: str) -> str:
+        """Return the error about a name that no tool has, with the tools that may be meant, or how to find one."""
+        module = name.partition(".")[0]
+        if module in self._missing:
+            advice = f": the server of `{module}` can't be used: {self._missing[module]}"
+        elif near := _near(name, self.tools):
+            advice = f"; did you mean {' or '.join(repr(one.path) for one in near)}?"
+        else:
+            advice = ": search for it with `query`"
+        return f"There is no tool {shorten(name)!r}{advice}"
 
     def _stubs(self, tools: Sequence[ModuleTool], *, short: bool) -> str:
         """Return the functions of some tools, by module in the order in which these come."""
-        by_module: dict[str, list[ModuleTool]] = {}
-        for one in tools:
-            by_module.setdefault(one.module, []).append(one)
         return "\n".join(
             f"# from {module} import {', '.join(one.function.name for one in each)}\n"
-            + self.modules[module].stubs(each, short=short)
-            for module, each in by_module.items()
+            + self.modules[module].text([one.function for one in each], short=short)
+            for module, each in _by_module(tools).items()
         )
 
 
-def missing_modules(servers: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of the modules that there aren't because their servers failed, each with the reason on one line.
+def _by_module(tools: Iterable[ModuleTool]) -> dict[str, list[ModuleTool]]:
+    by_module: dict[str, list[ModuleTool]] = {}
+    for one in tools:
+        by_module.setdefault(one.module, []).append(one)
+    return by_module
 
-    Args:
-        servers: The reasons by the prefix or name of each server.
-    """
-    reasons = (shorten(" ".join(reason.split())) for reason in servers.values())
-    return dict(zip(_module_names(servers), reasons, strict=True))
+
+def _near(name: str, tools: Iterable[ModuleTool]) -> list[ModuleTool]:
+    """Return the tools that have a name, else those with the names that are most like it."""
+    named: dict[str, list[ModuleTool]] = {}
+    for one in tools:
+        for each in one.names:
+            named.setdefault(each, []).append(one)
+    near = [name] if name in named else get_close_matches(name[:_COMPARED], named, _MEANT)
+    return list({one.path: one for each in near for one in named[each]}.values())[:_MEANT]
 
 
 def _module_names(servers: Iterable[str]) -> list[str]:
     """Return the name of the module of each server."""
     return distinct(list(servers), "server", sys.stdlib_module_names, longest=LONGEST_FUNCTION)
-
-
-def _module(name: str, offered: Sequence[OfferedTool]) -> CodeModule:
-    functions = ToolFunctions(structs.replace(one.tool, name=one.name) for one in offered)
-    tools = [ModuleTool(name, function, one) for function, one in zip(functions.functions, offered, strict=True)]
-    return CodeModule(name, functions, tools)

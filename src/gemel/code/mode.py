@@ -18,7 +18,7 @@ from gemel.client.group.group import ClientGroup, Listing
 from gemel.client.group.names import prefixes_of
 from gemel.client.methods import ClientMethods
 from gemel.client.options import ClientOptions
-from gemel.code.catalogue import Catalogue, OfferedTool, missing_modules
+from gemel.code.catalogue import Catalogue, OfferedTool
 from gemel.code.sandbox import ScriptLimits, ScriptPlaces, check_sandbox
 from gemel.code.scripts import run_for
 from gemel.code.tools import MODES, OWN, ListMode, own_tools
@@ -305,11 +305,12 @@ class CodeModeAround(ResultLimit):
     async def _offered(self, ctx: Context[Any]) -> tuple[Catalogue, list[Tool]]:
         """The tools of the caller, as functions and as they are listed."""
         tools = await ctx.list_tools()
-        key = hashlib.sha256(msgspec.json.encode(tools)).digest()
+        missing = dict(self._missing())
+        key = hashlib.sha256(msgspec.json.encode([tools, missing])).digest()
         catalogue = self._catalogues.pop(key, None)
         if catalogue is None:
             offered = [await self._locate(ctx, tool) for tool in tools]
-            catalogue = await asyncio.to_thread(Catalogue, offered)
+            catalogue = await asyncio.to_thread(Catalogue, offered, missing)
         self._catalogues[key] = catalogue
         if len(self._catalogues) > _CATALOGUES:
             self._catalogues.popitem(last=False)
@@ -328,43 +329,19 @@ class CodeModeAround(ResultLimit):
         params = ctx.decoded_params
         name, arguments = params["name"], params.get("arguments") or {}
         try:
+            catalogue, _ = await self._offered(ctx)
             if name == "search_tools":
                 search = _read(arguments, _ToolSearch)
-                catalogue, _ = await self._offered(ctx)
-                return _text(catalogue.answer(search.query, search.names, missing_modules(self._missing())))
+                return _text(catalogue.answer(search.query, search.names))
             if name == "call_tool":
-                return await self._call_tool(ctx, _read(arguments, _ToolCall))
-            return _text(await self._run(ctx, _read(arguments, _CodeArguments).code, read_only=name == "query_code"))
+                call = _read(arguments, _ToolCall)
+                tool = catalogue.tool(call.name)
+                return await ctx.call_tool(tool.offered.tool.name, tool.function.named(call.arguments))
+            code = _read(arguments, _CodeArguments).code
+            check_sandbox()
+            return _text(await run_for(ctx, code, catalogue, self._places.here(), read_only=name == "query_code"))
         except (DefinitionError, ToolError) as exc:
             return CallToolResult(content=[TextContent(text=str(exc))], is_error=True)
-
-    async def _call_tool(self, ctx: Context[Any], call: _ToolCall) -> CallToolResult:
-        catalogue, _ = await self._offered(ctx)
-        found = catalogue.called(call.name)
-        if not found:
-            meant = catalogue.meant(call.name, missing_modules(self._missing()))
-            raise ToolError(f"There is no tool {shorten(call.name)!r}{meant}")
-        if len(found) > 1:
-            paths = ", ".join(one.path for one in found)
-            raise ToolError(
-                f"{len(found)} tools have the name {shorten(call.name)!r}: call it as one of {shorten(paths)}"
-            )
-        wires = found[0].function.wires
-        arguments = {wires.get(name, name): value for name, value in call.arguments.items()}
-        return await ctx.call_tool(found[0].offered.tool.name, arguments)
-
-    async def _run(self, ctx: Context[Any], code: str, *, read_only: bool) -> str:
-        check_sandbox()
-        catalogue, _ = await self._offered(ctx)
-        try:
-            missing = missing_modules(self._missing())
-            return await run_for(ctx, code, catalogue, self._places.here(), read_only=read_only, missing=missing)
-        except ToolError as exc:
-            if read_only and "[unresolved-import]" in str(exc):
-                raise ToolError(
-                    f"{exc}\nOnly tools that change nothing can be imported here: use run_code for others"
-                ) from None
-            raise
 
 
 async def _pass_on(ctx: Context[Any], of: ClientMethods | ClientGroup) -> Result:

@@ -14,12 +14,10 @@ import signal
 import sys
 from asyncio import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -32,6 +30,7 @@ from gemel.version import missing_extra
 #: What a script can be given, and gives: JSON.
 Value: TypeAlias = object
 HostFunction: TypeAlias = Callable[..., Awaitable[Value]]
+Advise: TypeAlias = Callable[[str], Iterable[str]]
 
 _SECONDS = Check(lambda value: is_number(value) and value > 0, "use seconds, more than 0")
 _OPTIONS = {
@@ -71,13 +70,6 @@ _ADVICE = {
     "memory limit": "Its values may have {memory:,} bytes: keep less of the results of tools at a time",
     "suspension limit": "It may call {calls} tools: do the rest in another script",
 }
-#: A function or a module that there isn't.
-_MISSING = re.compile(
-    r"Module `(?P<module>\w+)` has no member `(?P<member>\w+)`|Cannot resolve imported module `(?P<other>\w+)`"
-    r"|Name `(?P<name>\w+)` used when not defined"
-)
-#: Functions that are proposed in its place; only the start of its name is compared.
-_MEANT, _COMPARED = 3, 100
 
 
 class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
@@ -211,7 +203,7 @@ async def run_script(
     modules: Mapping[str, ScriptModule],
     places: ScriptPlaces,
     *,
-    missing: Mapping[str, str] = MappingProxyType({}),
+    advise: Advise = lambda error: (),
     begun: Callable[[asyncio.Timeout], None] = lambda limit: None,
     at_work: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> ScriptResult:
@@ -222,7 +214,7 @@ async def run_script(
         modules: What it may import, by name. TypeError and RuntimeError of their functions are raised in the script; anything
             else ends it, and is raised here.
         places: The processes that there are, with the bounds.
-        missing: The modules that it can't import now, with the reason.
+        advise: Returns what can be done about an error of the script, as lines.
         begun: Called with the limit of `seconds`, for whoever stops the clock.
         at_work: What is entered while the script does not only wait for its calls.
 
@@ -256,9 +248,9 @@ async def run_script(
     except OSError as exc:
         raise ToolError(f"The sandbox can't be started: {shorten(str(exc))}") from exc
     if ended.refused:
-        raise ToolError(f"The script was not run:\n{_told(ended.refused, modules, missing, limits)}")
+        raise ToolError(f"The script was not run:\n{_told(ended.refused, modules, limits, advise)}")
     if ended.failed:
-        raise ToolError(f"The script failed{script.said()}:\n{_told(ended.failed, modules, missing, limits)}")
+        raise ToolError(f"The script failed{script.said()}:\n{_told(ended.failed, modules, limits, advise)}")
     return ScriptResult(msgspec.json.decode(ended.value), ended.printed)
 
 
@@ -415,37 +407,15 @@ def _kill(process: subprocess.Process) -> None:
                 process.kill()
 
 
-def _told(text: str, modules: Mapping[str, ScriptModule], missing: Mapping[str, str], limits: ScriptLimits) -> str:
+def _told(text: str, modules: Iterable[str], limits: ScriptLimits, advise: Advise) -> str:
     """Return an error without the names of files that only the interpreter knows, bounded, with what can be done about it."""
     for place in _PLACES:
         text = text.replace(place, "line " if place.endswith(":") else "script")
     text = text.strip()
-    text = text if len(text) <= _ERROR else f"{text[: _ERROR // 2]}\n…\n{text[-_ERROR // 2 :]}"
     names = shorten(", ".join(modules), _ERROR) or "no modules of tools"
-    advice = [said for sign, said in _ADVICE.items() if sign in text]
-    told = [one.format(modules=names, **msgspec.structs.asdict(limits)) for one in advice]
-    return "\n".join([text, *_meant(text, modules, missing), *told])
-
-
-def _meant(error: str, modules: Mapping[str, ScriptModule], missing: Mapping[str, str]) -> list[str]:
-    """Return which imports may be meant by the first name of an error that there isn't, as a line; none if none is like it.
-
-    Modules whose servers failed are named instead, each with the reason.
-    """
-    unknown = list(_MISSING.finditer(error))
-    imported = [each["other"] for each in unknown if each["other"] in missing]
-    if imported:
-        return [f"The server of `{each}` can't be used: {missing[each]}" for each in dict.fromkeys(imported)]
-    if not unknown:
-        return []
-    lines = {
-        (name, function): f"from {name} import {function}" for name in modules for function in modules[name].functions
-    }
-    module, member, other, name = (each and each[:_COMPARED] for each in unknown[0].groups())
-    if other is not None:
-        near = [f"from {each} import …" for each in get_close_matches(other, modules, _MEANT)]
-    else:
-        wanted = f"from {module} import {member}" if member else f"import {name}"
-        same = [line for (_, function), line in lines.items() if function == (member or name)]
-        near = same[:_MEANT] or get_close_matches(wanted, lines.values(), _MEANT)
-    return [f"Did you mean {' or '.join(f'`{line}`' for line in near)}?"] if near else []
+    told = [
+        one.format(modules=names, **msgspec.structs.asdict(limits)) for sign, one in _ADVICE.items() if sign in text
+    ]
+    told = [*advise(text), *told]
+    text = text if len(text) <= _ERROR else f"{text[: _ERROR // 2]}\n…\n{text[-_ERROR // 2 :]}"
+    return "\n".join([text, *told])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 
 from gemel.code.catalogue import Catalogue, ModuleTool
-from gemel.code.sandbox import HostFunction, ScriptModule, ScriptPlaces, run_script
+from gemel.code.sandbox import HostFunction, ScriptPlaces, run_script
 from gemel.errors import GemelError
 from gemel.schema.content import TextContent
 from gemel.schema.tools import WRAP_MARKERS, CallToolResult, Tool
@@ -19,15 +19,7 @@ from gemel.server.context import Context, served_call
 from gemel.timeouts import PausableTimeout
 
 
-async def run_for(
-    ctx: Context[Any],
-    code: str,
-    catalogue: Catalogue,
-    places: ScriptPlaces,
-    *,
-    read_only: bool,
-    missing: Mapping[str, str],
-) -> str:
+async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, places: ScriptPlaces, *, read_only: bool) -> str:
     """Run a script for a caller, and return what it reads: what was printed, and the value.
 
     Args:
@@ -36,7 +28,6 @@ async def run_for(
         catalogue: The tools of the caller.
         places: The processes that there are, with the bounds of scripts.
         read_only: Whether only tools that read can be imported.
-        missing: See `missing_modules`.
 
     Raises:
         ToolError: The script is wrong, failed or went beyond a limit; the text is for the model that wrote it.
@@ -63,13 +54,14 @@ async def run_for(
 
         return call
 
-    modules = {
-        name: ScriptModule({one.function.name: function(one) for one in tools}, module.source(tools))
-        for name, module in catalogue.modules.items()
-        if (tools := module.chosen(read_only=read_only))
-    }
-    at_work = served_call(ctx).input_requests.at_work
-    result = await run_script(code, modules, places, missing=missing, begun=pause_for_people, at_work=at_work)
+    result = await run_script(
+        code,
+        catalogue.script_modules(function, read_only=read_only),
+        places,
+        advise=partial(catalogue.advice, read_only=read_only),
+        begun=pause_for_people,
+        at_work=served_call(ctx).input_requests.at_work,
+    )
     text = "\n".join(part for part in (result.printed.rstrip(), _as_text(result.value)) if part)
     return text or "The script has run. Nothing was printed, and the value of its last line is None."
 

@@ -63,6 +63,14 @@ class ToolFunction(NamedTuple):
         if unknown and not self.is_open:
             names = ", ".join(self.wires) or "none"
             raise TypeError(f"{self.name} has no parameter {unknown[0]!r}; there are: {names}")
+        return self.named(given)
+
+    def named(self, given: Mapping[str, object]) -> dict[str, Any]:
+        """Return arguments with their names in JSON, unknown ones as they are.
+
+        Args:
+            given: Those of a call of the function.
+        """
         return {self.wires.get(name, name): value for name, value in given.items()}
 
     def text(self, *, short: bool = False) -> str:
