@@ -16,7 +16,7 @@ from gemel.protocol.http.mirror import ParamHeader, collect_param_headers, may_a
 from gemel.protocol.peer_log import warn_about_peer
 from gemel.protocol.validation import Validator, compile_schema, first_problem
 from gemel.schema.content import TextContent
-from gemel.schema.tools import WRAP_MARKERS, CallToolResult, Tool
+from gemel.schema.tools import CallToolResult, Tool, wraps_result
 from gemel.values.encoding import NotSerializable, encode_value, plain_value
 from gemel.values.reading import read_as, refusal_of
 
@@ -42,8 +42,7 @@ class KnownTool:
     @property
     def wraps(self) -> bool:
         """Whether the server marked the output schema as that of an object around the value."""
-        schema = self.tool.output_schema
-        return isinstance(schema, dict) and any(schema.get(marker) is True for marker in WRAP_MARKERS)
+        return wraps_result(self.tool.output_schema)
 
     def check(self, result: CallToolResult) -> None:
         """Validate structured content against the output schema. Raises InvalidResponse."""

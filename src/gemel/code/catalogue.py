@@ -22,8 +22,6 @@ from gemel.stubs.python_source import LONGEST_FUNCTION, distinct
 _FOUND, _NAMED = 10, 50
 #: Up to so many tools a description has the names of all.
 _ALL_NAMES = 250
-#: The longest list of names in a description, in characters.
-_LONGEST_NAMES = 20_000
 #: Tools that are proposed in place of one that there isn't, and names for which some are; only their start is compared.
 _MEANT, _COMPARED = 3, 100
 #: Where an error of a script names a function or a module that there isn't.
@@ -142,9 +140,9 @@ class Catalogue:
         """Return the names of all functions, a line for each module; empty if these are too many."""
         if len(self.tools) > _ALL_NAMES:
             return ""
-        lines = (f"{name}: {', '.join(one.name for one in each.functions)}" for name, each in self.modules.items())
-        text = "\n".join(lines)
-        return text if len(text) <= _LONGEST_NAMES else ""
+        return "\n".join(
+            f"{name}: {', '.join(one.name for one in each.functions)}" for name, each in self.modules.items()
+        )
 
     def tool(self, name: str) -> ModuleTool:
         """Return the tool that a name means: `module.function`, the name of a function, or of a tool.

@@ -21,7 +21,7 @@ from gemel.client.options import ClientOptions
 from gemel.code.catalogue import Catalogue, OfferedTool
 from gemel.code.sandbox import ScriptLimits, ScriptPlaces, check_sandbox
 from gemel.code.scripts import run_for
-from gemel.code.tools import MODES, OWN, ListMode, own_tools
+from gemel.code.tools import MODES, OWN, ListMode, Script, ToolCall, ToolSearch, own_tools
 from gemel.errors import (
     CallError,
     DefinitionError,
@@ -35,14 +35,11 @@ from gemel.errors import (
 )
 from gemel.loops import PerLoop
 from gemel.options import Check, check_values, or_none, whole
-from gemel.policies.request import NO_HINTS, Hints, hints_of
+from gemel.policies.request import NO_HINTS, hints_of
 from gemel.proxy.translation import error_for
-from gemel.schema.base import Result
 from gemel.schema.content import TextContent
-from gemel.schema.prompts import ListPromptsResult
-from gemel.schema.resources import ListResourcesResult, ListResourceTemplatesResult
+from gemel.schema.methods import LISTS
 from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
-from gemel.server.composition.mount import Catalog
 from gemel.server.context import Context, served_call
 from gemel.server.dispatch import CallNext
 from gemel.server.middleware.result_limit import ResultLimit
@@ -52,17 +49,18 @@ from gemel.timeouts import person_extends
 
 #: The parameter of the URL by which a client chooses.
 _PARAMETER: Final = "tools"
-#: What a client in code mode leaves to the client or client group that it is over, besides the list of tools.
-_PASSED_ON: Final = frozenset(
-    {
-        "tools/call",
-        "prompts/get",
-        "prompts/list",
-        "resources/read",
-        "resources/list",
-        "resources/templates/list",
-    }
-)
+#: The lists by their methods.
+_LISTS: Final = {one.method: one for one in LISTS.values()}
+#: What a client in code mode passes on to the client or client group that it is over.
+_PASSED_ON: Final[Mapping[str, Callable[[ClientMethods | ClientGroup, Mapping[str, Any]], Awaitable[Any]]]] = {
+    "tools/list": lambda of, params: of.list_tools(),
+    "tools/call": lambda of, params: of.call_tool(params["name"], params.get("arguments"), raise_on_error=False),
+    "prompts/list": lambda of, params: of.list_prompts(),
+    "prompts/get": lambda of, params: of.get_prompt(params["name"], params.get("arguments")),
+    "resources/list": lambda of, params: of.list_resources(),
+    "resources/read": lambda of, params: of.read_resource(params["uri"]),
+    "resources/templates/list": lambda of, params: of.list_resource_templates(),
+}
 #: Lists of tools whose functions are remembered.
 _CATALOGUES: Final = 16
 ArgumentsT = TypeVar("ArgumentsT", bound=msgspec.Struct)
@@ -126,19 +124,10 @@ class CodeMode:
         self.spill = spill or Spill()
         self._trusted = tuple(trust_hints)
 
-    def trusts(self, server: str) -> bool:
-        """Return whether hints of a server elsewhere are believed.
-
-        Args:
-            server: Its prefix or name.
-
-        Returns:
-            Whether one of `trust_hints` fits.
-        """
-        return any(fnmatchcase(server, one) for one in self._trusted)
-
-    def _hints(self, server: str, tool: Tool, *, is_own: bool = False) -> Hints:
-        return hints_of(tool.annotations) if is_own or self.trusts(server) else NO_HINTS
+    def _offered(self, server: str, name: str, tool: Tool, *, is_own: bool = False) -> OfferedTool:
+        """Return a tool of a server, by its prefix or name, whose hints count if that is this process or is trusted."""
+        is_trusted = is_own or any(fnmatchcase(server, one) for one in self._trusted)
+        return OfferedTool(server, name, tool, hints_of(tool.annotations) if is_trusted else NO_HINTS)
 
     def placed_in(self, owner: Any, name: str | None = None, /) -> Callable[[Any, Any], Awaitable[Any]]:
         """Return what runs around one server, which calls this.
@@ -157,11 +146,9 @@ class CodeMode:
             raise DefinitionError("CodeMode is no middleware of a client: use CodeMode().client(client)")
 
         async def locate(ctx: Context[Any], tool: Tool) -> OfferedTool:
-            catalog: Catalog = owner.catalog
-            found = await catalog.locate_tool(ctx, tool.name, behind=around)
+            found = await owner.catalog.locate_tool(ctx, tool.name, behind=around)
             server = found.server or owner.name
-            hints = self._hints(server, tool, is_own=found.tool is not None)
-            return OfferedTool(server, tool.name.removeprefix(f"{server}_"), tool, hints)
+            return self._offered(server, tool.name.removeprefix(f"{server}_"), tool, is_own=found.tool is not None)
 
         around = CodeModeAround(self, locate, lambda: owner.catalog.missing)
         return around
@@ -194,32 +181,32 @@ class CodeMode:
         async def locate(ctx: Context[Any], tool: Tool) -> OfferedTool:
             if isinstance(of, ClientGroup):
                 server, name = of.origin(tool.name)
-            else:
-                info = of.discovery.server_info
-                server, name = (info.name if info is not None else "server"), tool.name
-            return OfferedTool(prefixes.get(server, server), name, tool, self._hints(server, tool))
+                return self._offered(prefixes[server], name, tool)
+            info = of.discovery.server_info
+            return self._offered(info.name if info is not None else "server", tool.name, tool)
 
         async def forward(ctx: Context[Any], call_next: CallNext) -> Any:
-            if ctx.method == "tools/list":
-                tools = await of.list_tools()
-                missing.clear()
-                if isinstance(tools, Listing):
-                    missing.update({prefixes[server]: reason for server, reason in tools.missing.items()})
-                return ListToolsResult(tools=list(tools))
             if ctx.method not in _PASSED_ON:
                 return await call_next(ctx)
-            limit = served_call(ctx).timeout
+            limit, params = served_call(ctx).timeout, ctx.decoded_params
             try:
                 with nullcontext() if limit is None else person_extends(limit.add_time):
-                    return await _pass_on(ctx, of)
+                    result = await _PASSED_ON[ctx.method](of, params)
             except CallError as exc:
                 if ctx.method == "tools/call" and exc.outcome is Outcome.ANSWERED:
                     raise ToolError(str(exc)) from exc
-                if isinstance(exc, PeerError) and exc.code == MethodNotFound.code and ctx.method.endswith("/list"):
+                if not isinstance(exc, PeerError):
+                    raise relayed(str(exc), exc.outcome) from exc
+                if exc.code == MethodNotFound.code and ctx.method in _LISTS:
                     return await call_next(ctx)  # the server has none
-                if isinstance(exc, PeerError):
-                    raise error_for(exc, "tools", ctx.protocol_version, ctx.decoded_params.get("uri")) from exc
-                raise relayed(str(exc), exc.outcome) from exc
+                raise error_for(exc, "tools", ctx.protocol_version, params.get("uri")) from exc
+            if ctx.method not in _LISTS:
+                return result
+            if ctx.method == "tools/list" and isinstance(result, Listing):
+                missing.clear()
+                missing.update({prefixes[server]: reason for server, reason in result.missing.items()})
+            members: dict[str, Any] = {_LISTS[ctx.method].field: list(result)}
+            return _LISTS[ctx.method].result(**members)
 
         return Client(Server("tools", middleware=[CodeModeAround(self, locate, lambda: missing), forward]), **options)
 
@@ -231,26 +218,6 @@ class CodeMode:
             call_next: The rest of the chain.
         """
         raise DefinitionError("CodeMode has to be added to a server: Server(…, middleware=[CodeMode()])")
-
-
-class _ToolSearch(msgspec.Struct, forbid_unknown_fields=True):
-    """Arguments of `search_tools`."""
-
-    query: str = ""
-    names: list[str] = []
-
-
-class _CodeArguments(msgspec.Struct, forbid_unknown_fields=True):
-    """Arguments of `run_code` and `query_code`."""
-
-    code: str
-
-
-class _ToolCall(msgspec.Struct, forbid_unknown_fields=True):
-    """Arguments of `call_tool`."""
-
-    name: str
-    arguments: dict[str, Any] = {}
 
 
 class CodeModeAround(ResultLimit):
@@ -295,10 +262,10 @@ class CodeModeAround(ResultLimit):
         asked = parse_qs(ctx.http_scope["query_string"].decode("latin-1"), keep_blank_values=True).get(_PARAMETER)
         if asked is None:
             return self._settings.mode
-        for mode in MODES:
-            if asked == [mode]:
-                return mode
-        raise InvalidRequest(f"The URL has {_PARAMETER}={shorten(','.join(asked))}: use one of {', '.join(MODES)}")
+        found = next((mode for mode in MODES if asked == [mode]), None)
+        if found is None:
+            raise InvalidRequest(f"The URL has {_PARAMETER}={shorten(','.join(asked))}: use one of {', '.join(MODES)}")
+        return found
 
     # ---------------------------------------------------------------- what there is
 
@@ -331,35 +298,17 @@ class CodeModeAround(ResultLimit):
         try:
             catalogue, _ = await self._offered(ctx)
             if name == "search_tools":
-                search = _read(arguments, _ToolSearch)
+                search = _read(arguments, ToolSearch)
                 return _text(catalogue.answer(search.query, search.names))
             if name == "call_tool":
-                call = _read(arguments, _ToolCall)
+                call = _read(arguments, ToolCall)
                 tool = catalogue.tool(call.name)
                 return await ctx.call_tool(tool.offered.tool.name, tool.function.named(call.arguments))
-            code = _read(arguments, _CodeArguments).code
+            code = _read(arguments, Script).code
             check_sandbox()
             return _text(await run_for(ctx, code, catalogue, self._places.here(), read_only=name == "query_code"))
         except (DefinitionError, ToolError) as exc:
             return CallToolResult(content=[TextContent(text=str(exc))], is_error=True)
-
-
-async def _pass_on(ctx: Context[Any], of: ClientMethods | ClientGroup) -> Result:
-    """Return what a client or client group gives for a request of `_PASSED_ON`."""
-    params = ctx.decoded_params
-    match ctx.method:
-        case "tools/call":
-            return await of.call_tool(params["name"], params.get("arguments"), raise_on_error=False)
-        case "prompts/get":
-            return await of.get_prompt(params["name"], params.get("arguments"))
-        case "resources/read":
-            return await of.read_resource(params["uri"])
-        case "prompts/list":
-            return ListPromptsResult(prompts=list(await of.list_prompts()))
-        case "resources/list":
-            return ListResourcesResult(resources=list(await of.list_resources()))
-        case _:
-            return ListResourceTemplatesResult(resource_templates=list(await of.list_resource_templates()))
 
 
 def _read(arguments: object, kind: type[ArgumentsT]) -> ArgumentsT:

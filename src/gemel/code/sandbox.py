@@ -16,6 +16,7 @@ from asyncio import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -254,6 +255,7 @@ async def run_script(
     return ScriptResult(msgspec.json.decode(ended.value), ended.printed)
 
 
+@dataclass(eq=False)
 class RunningScript:
     """One script with its calls, which end with it. It has one process after another: see `ScriptPlaces`.
 
@@ -265,30 +267,23 @@ class RunningScript:
 
     Attributes:
         has_started: Whether it had a process.
+        calls: Its calls, by what is called and how often that was called before.
+        kept: The bytes of their results.
+        work: Entered while it works.
     """
 
-    def __init__(
-        self,
-        code: str,
-        modules: Mapping[str, ScriptModule],
-        places: ScriptPlaces,
-        at_work: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        self.has_started = False
-        self._code = code
-        self._modules = modules
-        self._places = places
-        self._limits = places.limits
-        self._at_work = at_work
-        #: Entered while it works.
-        self._work = ExitStack()
-        #: Its calls, by what is called and how often that was called before; and the bytes of their results.
-        self._calls: dict[tuple[str, bytes, int], asyncio.Task[Raw]] = {}
-        self._kept = 0
+    code: str
+    modules: Mapping[str, ScriptModule]
+    places: ScriptPlaces
+    at_work: Callable[[], AbstractContextManager[None]]
+    has_started: bool = False
+    calls: dict[tuple[str, bytes, int], asyncio.Task[Raw]] = field(default_factory=dict)
+    kept: int = 0
+    work: ExitStack = field(default_factory=ExitStack)
 
     def said(self) -> str:
         """Return how much was called, for an error: it may have changed something."""
-        count = len(self._calls)
+        count = len(self.calls)
         return f" after it had called {count} tool{'s' if count != 1 else ''}" if count else ""
 
     async def run(self) -> _FromChild:
@@ -296,21 +291,21 @@ class RunningScript:
         self._works()
         try:
             while True:
-                async with self._places.taken():
+                async with self.places.taken():
                     ended = await self._run_in_process()
                 if isinstance(ended, _FromChild):
                     return ended
                 await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in self._calls.values():
+            for task in self.calls.values():
                 task.cancel()
-            await asyncio.gather(*self._calls.values(), return_exceptions=True)
-            self._work.close()
+            await asyncio.gather(*self.calls.values(), return_exceptions=True)
+            self.work.close()
 
     def _works(self) -> None:
         """Note that it doesn't only wait for its calls, or does no longer."""
-        self._work.close()
-        self._work.enter_context(self._at_work())
+        self.work.close()
+        self.work.enter_context(self.at_work())
 
     async def _run_in_process(self) -> _FromChild | list[asyncio.Task[Raw]]:
         """Run it from its start, and return how it ended, or the calls that it waits for if it left its process."""
@@ -326,21 +321,21 @@ class RunningScript:
             stderr=subprocess.DEVNULL,
             env={name: value for name, value in os.environ.items() if name in _VARIABLES},
             start_new_session=os.name == "posix",
-            limit=self._limits.memory * 2,
+            limit=self.places.limits.memory * 2,
         )
         self.has_started = True
         try:
-            modules = {name: (list(each.functions), each.stubs) for name, each in self._modules.items()}
-            _send(process, {**msgspec.structs.asdict(self._limits), "code": self._code, "modules": modules})
+            modules = {name: (list(each.functions), each.stubs) for name, each in self.modules.items()}
+            _send(process, {**msgspec.structs.asdict(self.places.limits), "code": self.code, "modules": modules})
             message = await self._receive(process, _START)
             while message.started or message.call is not None or message.waits:
                 if message.call is not None:
                     what = message.path, bytes(message.arguments)
                     key = *what, begun[what]
                     begun[what] += 1
-                    if key not in self._calls:  # unless an earlier process began it
-                        self._calls[key] = asyncio.ensure_future(self._answer(*what))
-                    own[message.call] = self._calls[key]
+                    if key not in self.calls:  # unless an earlier process began it
+                        self.calls[key] = asyncio.ensure_future(self._answer(*what))
+                    own[message.call] = self.calls[key]
                 elif message.waits:
                     results = await self._results(own, message.waits)
                     if results is None:
@@ -356,7 +351,7 @@ class RunningScript:
         """Return the next message; if there is none in time, or one that is too long, that the script has failed."""
         assert process.stdout is not None
         with suppress(TimeoutError, ValueError, ConnectionError, msgspec.DecodeError):
-            async with asyncio.timeout(self._limits.cpu + grace):
+            async with asyncio.timeout(self.places.limits.cpu + grace):
                 return _message.decode(await process.stdout.readline())
         return _FromChild(
             failed="MemoryError or TimeoutError: the sandbox was ended: compute less, with smaller values"
@@ -364,9 +359,9 @@ class RunningScript:
 
     async def _results(self, calls: Mapping[int, asyncio.Task[Raw]], waits: Sequence[int]) -> dict[int, Raw] | None:
         """Return the results of some calls, one at least; None if it has to leave its process before there is one."""
-        with self._places.resting() as leave:
+        with self.places.resting() as leave:
             while not (results := {number: calls[number].result() for number in waits if calls[number].done()}):
-                self._work.close()
+                self.work.close()
                 if leave.done():
                     return None
                 pending: list[asyncio.Future[Any]] = [leave, *(task for task in calls.values() if not task.done())]
@@ -378,11 +373,13 @@ class RunningScript:
         """Call a function for the script, and return the result as the interpreter takes it."""
         module, _, function = path.rpartition(".")
         try:
-            value = await self._modules[module].functions[function](**msgspec.json.decode(arguments))
+            value = await self.modules[module].functions[function](**msgspec.json.decode(arguments))
             result = Raw(msgspec.json.encode({"return_value": value}))
-            self._kept += len(bytes(result))
-            if self._kept > self._limits.memory:
-                raise RuntimeError(f"All results together have more than {self._limits.memory:,} bytes: read less")
+            self.kept += len(bytes(result))
+            if self.kept > self.places.limits.memory:
+                raise RuntimeError(
+                    f"All results together have more than {self.places.limits.memory:,} bytes: read less"
+                )
         except (RuntimeError, TypeError) as exc:
             kind = "TypeError" if isinstance(exc, TypeError) else "RuntimeError"
             result = Raw(msgspec.json.encode({"exc_type": kind, "message": str(exc)}))

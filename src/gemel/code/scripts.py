@@ -14,7 +14,7 @@ from gemel.code.catalogue import Catalogue, ModuleTool
 from gemel.code.sandbox import HostFunction, ScriptPlaces, run_script
 from gemel.errors import GemelError
 from gemel.schema.content import TextContent
-from gemel.schema.tools import WRAP_MARKERS, CallToolResult, Tool
+from gemel.schema.tools import CallToolResult, Tool, wraps_result
 from gemel.server.context import Context, served_call
 from gemel.timeouts import PausableTimeout
 
@@ -77,10 +77,8 @@ def value_of(result: CallToolResult, tool: Tool) -> object:
     """
     structured = result.structured_content
     if structured is not UNSET:
-        schema = tool.output_schema if isinstance(tool.output_schema, dict) else {}
-        if isinstance(structured, dict) and any(schema.get(marker) is True for marker in WRAP_MARKERS):
-            return structured.get("result")
-        return structured
+        is_inner = isinstance(structured, dict) and wraps_result(tool.output_schema)
+        return structured.get("result") if is_inner else structured
     if not result.content:
         return None
     if not all(isinstance(block, TextContent) for block in result.content):

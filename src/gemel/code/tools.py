@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from gemel.code.catalogue import Catalogue
 from gemel.schema.tools import Tool, ToolAnnotations
@@ -35,6 +37,34 @@ _CALL = (
 )
 
 
+class ToolSearch(msgspec.Struct, forbid_unknown_fields=True):
+    """Arguments of `search_tools`."""
+
+    query: str = ""
+    names: list[str] = []
+
+
+class Script(msgspec.Struct, forbid_unknown_fields=True):
+    """Arguments of `run_code` and `query_code`."""
+
+    code: str
+
+
+class ToolCall(msgspec.Struct, forbid_unknown_fields=True):
+    """Arguments of `call_tool`."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+#: The schemas of the types that arguments have.
+_SCHEMAS: Final[Mapping[object, dict[str, Any]]] = {
+    str: {"type": "string"},
+    list[str]: {"type": "array", "items": {"type": "string"}},
+    dict[str, Any]: {"type": "object"},
+}
+
+
 def own_tools(catalogue: Catalogue, mode: ListMode) -> list[Tool]:
     """Return the own tools of a mode.
 
@@ -53,15 +83,11 @@ def own_tools(catalogue: Catalogue, mode: ListMode) -> list[Tool]:
     acts = ToolAnnotations(read_only_hint=read_only, destructive_hint=destructive, open_world_hint=open_world)
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=open_world)
     finds = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-    code = _schema({"code": {"type": "string"}}, ["code"])
-    query = {"type": "string"}
-    each_name = {"type": "array", "items": {"type": "string"}}
-    called = {"name": {"type": "string"}, "arguments": {"type": "object"}}
-    made = {
-        "search_tools": ("Search tools", search, _schema({"query": query, "names": each_name}), finds),
-        "query_code": ("Run code that reads", _QUERY, code, reads),
-        "run_code": ("Run code", _RUN.format(module=module, function=function), code, acts),
-        "call_tool": ("Call a tool", _CALL, _schema(called, ["name"]), acts),
+    made: dict[str, tuple[str, str, type[msgspec.Struct], ToolAnnotations]] = {
+        "search_tools": ("Search tools", search, ToolSearch, finds),
+        "query_code": ("Run code that reads", _QUERY, Script, reads),
+        "run_code": ("Run code", _RUN.format(module=module, function=function), Script, acts),
+        "call_tool": ("Call a tool", _CALL, ToolCall, acts),
     }
     return [_tool(name, *made[name]) for name in OWN[mode]]
 
@@ -76,17 +102,14 @@ def stand_for_others(tools: Iterable[Tool]) -> bool:
     return any(own and marked.issuperset(own) for own in OWN.values())
 
 
-def _tool(name: str, title: str, description: str, schema: dict[str, Any], annotations: ToolAnnotations) -> Tool:
+def _tool(
+    name: str, title: str, description: str, arguments: type[msgspec.Struct], annotations: ToolAnnotations
+) -> Tool:
+    fields = msgspec.structs.fields(arguments)
+    required = [field.name for field in fields if field.required]
+    schema: dict[str, Any] = {"type": "object", "properties": {field.name: _SCHEMAS[field.type] for field in fields}}
+    schema |= {"required": required} if required else {}
+    schema["additionalProperties"] = False
     return Tool(
-        name=name,
-        title=title,
-        description=description,
-        input_schema=schema,
-        annotations=annotations,
-        meta=_LOADED,
+        name=name, title=title, description=description, input_schema=schema, annotations=annotations, meta=_LOADED
     )
-
-
-def _schema(properties: dict[str, Any], required: Iterable[str] = ()) -> dict[str, Any]:
-    needed = {"required": list(required)} if required else {}
-    return {"type": "object", "properties": properties, **needed, "additionalProperties": False}

@@ -29,6 +29,11 @@ else:
 WRAP_MARKERS = ("x-gemel-wrap-result", "x-fastmcp-wrap-result")
 
 
+def wraps_result(schema: object) -> bool:
+    """Return whether an output schema is marked as that of an object around the value."""
+    return isinstance(schema, dict) and any(schema.get(marker) is True for marker in WRAP_MARKERS)
+
+
 class ToolAnnotations(Model, kw_only=True):
     """Hints about what a tool does. A client must not rely on them unless it trusts the server.
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gemel.errors import shorten
-from gemel.schema.tools import WRAP_MARKERS, Tool
+from gemel.schema.tools import Tool, wraps_result
 from gemel.stubs.module import MethodParameter, documented, schema_node, tool_parameters
 from gemel.stubs.python_source import (
     Bracket,
@@ -157,7 +157,7 @@ class ToolFunctions:
             return "Any"
         node = schema_node(tool.output_schema)
         properties = node.get("properties")
-        if any(node.get(marker) is True for marker in WRAP_MARKERS) and isinstance(properties, dict):
+        if wraps_result(tool.output_schema) and isinstance(properties, dict):
             node = node.inner(properties.get("result", True))
         return self._types.annotation(node, "argument", f"{hint}Result")
 

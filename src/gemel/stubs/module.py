@@ -12,7 +12,7 @@ from gemel.errors import DefinitionError
 from gemel.schema.base import Implementation
 from gemel.schema.prompts import Prompt
 from gemel.schema.resources import ResourceTemplate
-from gemel.schema.tools import WRAP_MARKERS, Tool
+from gemel.schema.tools import Tool, wraps_result
 from gemel.server.features.uri_templates import UriTemplate
 from gemel.stubs.python_source import (
     WIDTH,
@@ -186,7 +186,7 @@ class _Module:
             return "CallToolResult", True
         node = schema_node(tool.output_schema)
         properties = node.get("properties")
-        if any(node.get(marker) is True for marker in WRAP_MARKERS) and isinstance(properties, dict):
+        if wraps_result(tool.output_schema) and isinstance(properties, dict):
             node = node.inner(properties.get("result", True))  # the client unwraps it
         parts = self._types.parts(node, "result", f"{hint}Result")
         if not parts:

@@ -16,7 +16,7 @@ from gemel.client.lists import list_offered
 from gemel.client.terminal.display import Layout
 from gemel.schema.methods import BY_SECTION, ItemList, Section
 from gemel.schema.prompts import Prompt
-from gemel.schema.tools import WRAP_MARKERS, Tool
+from gemel.schema.tools import Tool, wraps_result
 from gemel.visible import escape_line, escape_text
 
 _NOTHING = "It offers nothing: no tools, prompts or resources."
@@ -99,7 +99,7 @@ def _output(schema: object) -> str:
     """Return ` -> TYPE` of the structured content; of a value that was wrapped in an object, the type of the value."""
     if not isinstance(schema, dict):
         return ""
-    if any(schema.get(marker) for marker in WRAP_MARKERS):
+    if wraps_result(schema):
         return f" -> {_kind((schema.get('properties') or {}).get('result'), schema)}"
     return f" -> {_kind(schema, schema)}"
 
