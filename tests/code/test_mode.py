@@ -417,6 +417,7 @@ async def test_the_time_stands_still_while_a_tool_with_its_own_limit_or_of_anoth
 async def test_a_script_without_a_value_says_so(era: Era) -> None:
     async with caller(Shop().server, era) as client:
         assert "the value of its last line is None" in await run(client, "x = 1")
+        assert "the value of its last line is an empty text" in await run(client, "x = 1\nstr()")
 
 
 @both_eras

@@ -34,6 +34,24 @@ class Outer(TypedDict):
 server: Server[Any] = Server("things", middleware=[CodeMode()])
 
 
+class Row(TypedDict):
+    title: str
+    labels: list[str]
+    owner: NotRequired[str]
+
+
+@server.tool
+def rows(limit: int = 2) -> list[Row]:
+    """Rows, of which each second one has an owner."""
+    more: list[dict[str, str]] = [{}, {"owner": "ann"}]
+    return [Row(title=f"row {n}", labels=[], **more[n % 2]) for n in range(limit)]  # type: ignore[typeddict-item]  # one key
+
+
+@server.tool
+def average(values: list[float], named: dict[str, str | int] | None = None) -> float:
+    return sum(values) / len(values)
+
+
 @server.tool
 def put(thing: Outer, more: list[Inner] | None = None) -> Outer:
     return thing
@@ -119,6 +137,55 @@ async def test_a_mistake_is_told_once() -> None:
             )
     lines = str(raised.value).splitlines()[1:]
     assert len(lines) == len(set(lines)) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("found: list[dict] = await rows()\nfound[0]['title']", "row 0"),
+        ("one: dict[str, Any] = (await rows())[0]\none['title']", "row 0"),
+        ("def title(one: dict) -> str:\n    return one['title']\ntitle((await rows())[1])", "row 1"),
+        ("async def get(n: int) -> list[dict]:\n    return await rows(limit=n)\nlen(await get(3))", "3"),
+        ("from things import RowDict\nfound: list[RowDict] = await rows()\nlen(found)", "2"),
+        ("from things import RowDict\nRowDict(title='a', labels=[])['title']", "a"),
+        ("found = await rows()\nfor one in found:\n    one['size'] = len(one['labels'])\nfound[0]['size']", "0"),
+        ("one = (await rows())[0]\none['labels'] = ', '.join(one['labels'])\none.pop('title')\nlen(one)", "1"),
+        ("best = None\nfor one in await rows():\n    best = one\nbest['title']", "row 1"),
+        ("(await rows())[1].get('owner').upper()", "ANN"),
+        ("await rows(limit=(await rows())[0].get('size', 1))\n(await rows())[1].get('owner') + '!'", "ann!"),
+        ("await put(thing={'inner': {}}, more=(await put(thing={'inner': {}})).get('more'))\n'put'", "put"),
+        ("', '.join(one.get('owner') for one in await rows() if 'owner' in one)", "ann"),
+        ("values = [1, 2]\nawait average(values=values)", "1.5"),
+        ("named = {'a': 'b'}\nawait average(values=[1], named=named)", "1.0"),
+        ("list(map(lambda one: one['title'], filter(None, await rows())))[1]", "row 1"),
+        ("try:\n    getattr(1, 'no')\nexcept (ImportError, AttributeError):\n    told = format(1, '>3')\ntold", "  1"),
+    ],
+)
+async def test_what_may_be_right_is_run(code: str, value: str) -> None:
+    async with Client(server) as client:
+        assert await run(client, f"from typing import Any\nfrom things import average, put, rows\n{code}") == value
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("rows()[0]['title']", "Write `await` before each call"),
+        ("for one in rows():\n    print(one)", "Write `await` before each call"),
+        ("return await rows()", "write it without `return`"),
+        ("(await rows())[0]['name']", r"Unknown key \"name\"[\s\S]*Write `\{\*\*one, 'key': value\}`"),
+        ("await rows(limit=None)", "Expected `int`, found `None`"),
+        ("await average(values=['a'])", "Expected `list\\[float\\]`"),
+        ("await things.rows()", "Did you mean `import things`"),
+        ("from things import import\n1", "has a `_` behind it"),
+        ("import asyncio\nawait asyncio.gather([rows()])", r"those of a list by `gather\(\*calls\)`"),
+        ("try:\n    await rows()\nexcept ToolError:\n    pass", "A tool that fails raises RuntimeError"),
+        ("open('notes.txt').read()", "There are no files"),
+    ],
+)
+async def test_a_mistake_is_told_with_what_to_do_before_anything_runs(code: str, told: str) -> None:
+    async with Client(server) as client:
+        with pytest.raises(ToolError, match=rf"The script was not run:[\s\S]*{told}"):
+            await run(client, f"from things import average, rows\n{code}")
 
 
 def sample(schema: Any, root: dict[str, Any]) -> Any:

@@ -120,13 +120,17 @@ class Catalogue:
         if unknown and not failed:
             of, member, module, name = unknown[0].groups()
             chosen = self._chosen(read_only=read_only)
-            if module is None:
-                near = [f"{one.module} import {one.function.name}" for one in _near(name or f"{of}.{member}", chosen)]
+            if name in self.modules:
+                near = [f"import {name}"]
+            elif module is None:
+                near = [
+                    f"from {one.module} import {one.function.name}" for one in _near(name or f"{of}.{member}", chosen)
+                ]
             else:
                 near = [
-                    f"{each} import …" for each in get_close_matches(module[:_COMPARED], _by_module(chosen), _MEANT)
+                    f"from {each} import …" for each in get_close_matches(module[:_COMPARED], _by_module(chosen), _MEANT)
                 ]
-            lines += [f"Did you mean {' or '.join(f'`from {each}`' for each in near)}?"] if near else []
+            lines += [f"Did you mean {' or '.join(f'`{each}`' for each in near)}?"] if near else []
         if read_only and "[unresolved-import]" in error:
             lines.append("Only tools that change nothing can be imported here: use run_code for others")
         return lines

@@ -22,10 +22,31 @@ import pydantic_monty as monty
 #: Each call needs up to so many turns between this process and the interpreter, names and modules besides.
 _TURNS_OF_CALL, _TURNS = 4, 200
 _PLACE = re.compile(r"main\.py:(\d+):(\d+): ")
-#: What the type checker says of a value whose type is wider than that of a parameter: a dictionary, or a text, of a variable.
-_WIDER = re.compile(
-    r"(?:Expected|declared type) `[^`]*(?:Dict|Literal\[)[^`]*`.* `(?:[^`]*\bdict\[[^`]*|(?:list\[)*(?:str|int)\]*)`$"
+#: Names that the interpreter has, and its type checker doesn't know.
+_KNOWN = "map|filter|format|getattr|hasattr|setattr|ImportError|ModuleNotFoundError|FileNotFoundError|PermissionError"
+#: What the type checker says of what may be right nevertheless. Types of results of tools have names that end in "Dict".
+_UNCERTAIN = re.compile(
+    "|".join(
+        (
+            # a dictionary, or a text, of a variable, for a parameter whose type is narrower
+            r"(?:Expected|declared type) `[^`]*(?:Dict|Literal\[)[^`]*`.* `(?:[^`]*\bdict\[[^`]*|(?:list\[)*(?:str|int)\]*)`$",
+            # a list or a dictionary of a variable, whose items are of one of the types that are expected
+            r"xpected `(list|dict)\[[^`]*\b(?:(\w+)\b[^`]*`, found `\1\[(?:\w+, )?\2|float\b[^`]*`, found `\1\[(?:\w+, )?int)\]`",
+            # a result of a tool that the script treats as any dictionary
+            r"xpected `[^`]*\bdict\[[^`]*`, found `[^`]*Dict\b|of type `[^`]*Dict\b[^`]*` is not assignable to `[^`]*\bdict\[",
+            r"Invalid assignment to key|Cannot pop required field",
+            # a value that may be None
+            r"(?<!xpected )(?<!to )(?<!type )`[^`]*(?:\| None|None \|)[^`]*`|of type `(?:[^`]*\| )?None[`\s]",
+            # functions of Python with several signatures, for which it gives no reason
+            r"\[no-matching-overload\](?!.* `gather`)",
+            rf"Name `(?:{_KNOWN})` used when not defined",
+        )
+    )
 )
+#: A key that the type of a dictionary has not.
+_KEY = re.compile(r'Unknown key "([^"]*)"')
+#: A type of a module, as its stubs define it.
+_TYPE = re.compile(r"^(?:class )?(\w+)(?:\(TypedDict|: TypeAlias)", re.MULTILINE)
 _results = msgspec.json.Decoder(dict[int, Any])
 
 
@@ -41,6 +62,7 @@ class ScriptInProcess:
         self._source = source
         self._target = target
         self._job: dict[str, Any] = msgspec.json.decode(self._receive())
+        self._paths: set[str] = set()
         self._begun = self._received = self._failed = 0
 
     def _receive(self) -> bytes:
@@ -55,10 +77,12 @@ class ScriptInProcess:
     def run(self) -> dict[str, object]:
         """Run it, and return how it ended, as the last message."""
         job = self._job
-        modules = {
-            name: monty.ExternalModule({one: placeholder(f"{name}.{one}") for one in functions}, stubs=stubs)
-            for name, (functions, stubs) in job["modules"].items()
-        }
+        modules: dict[str, monty.ExternalModule] = {}
+        for name, (functions, stubs) in job["modules"].items():
+            members: dict[str, object] = dict.fromkeys(_TYPE.findall(stubs), dict)
+            members |= {one: placeholder(f"{name}.{one}") for one in functions}
+            self._paths.update(f"{name}.{one}" for one in functions)
+            modules[name] = monty.ExternalModule(members, stubs=stubs)
         limits: monty.ResourceLimits = {
             "max_feed_duration_secs": float(job["cpu"]),
             "max_memory": job["memory"],
@@ -99,7 +123,7 @@ class ScriptInProcess:
         while not isinstance(at, monty.MontyComplete):
             if isinstance(at, monty.FutureSnapshot):
                 at = at.resume(self._wait(at.pending_call_ids))
-            elif isinstance(at, monty.FunctionSnapshot) and "." in at.function_name and not at.is_os_function:
+            elif isinstance(at, monty.FunctionSnapshot) and at.function_name in self._paths and not at.is_os_function:
                 at = at.resume(self._call(at))
             else:
                 at = at.resume_auto()
@@ -155,24 +179,27 @@ def placeholder(name: str) -> Callable[[], None]:
 
 
 def certain(diagnostics: str, code: str) -> str:
-    """Return what the type checker says, without what may fit nevertheless, and each line once.
+    """Return what the type checker says, without what may be right nevertheless, and each line once.
 
     A dictionary in a variable has no TypedDict as its type, whatever it holds, and `**arguments` may be any of the parameters:
     what they hold is left to the server. In a dictionary that is written in place the checker tells the wrong member as well.
     """
     lines, found = code.splitlines(), list[str]()
     for one in dict.fromkeys(diagnostics.strip().splitlines()):
-        place = _PLACE.match(one)
+        place, key = _PLACE.match(one), _KEY.search(one)
         line, column = (int(place[1]), int(place[2])) if place else (0, 0)
         is_unpacked = 0 < line <= len(lines) and lines[line - 1].startswith("**", column - 1)
-        if "[invalid-argument-type]" not in one or not (is_unpacked or _WIDER.search(one)):
+        is_added = key is not None and re.search(rf"\[(['\"]){re.escape(key[1])}\1\] *=(?!=)", code)
+        if not (is_added or _UNCERTAIN.search(one) or (is_unpacked and "[invalid-argument-type]" in one)):
             found.append(one)
     return "\n".join([one for one in found if "[invalid-syntax]" in one] or found)
 
 
 def refuse(*, name: str, args: object, kwargs: object, is_async: bool, **_more: object) -> NoReturn:
     """Answer what a script asks of its system."""
-    raise RuntimeError(f"{name}: scripts have no clock, no randomness, no sleep, no files and no environment")
+    raise RuntimeError(
+        f"{name}: scripts have no clock, no randomness, no sleep, no files and no environment: write what it needs into it"
+    )
 
 
 def plain(value: object) -> object:

@@ -60,12 +60,26 @@ _PLACES = ("main.py:", "<python-input-0>")
 _FENCE = re.compile(r"^\s*```\w*[^\S\n]*$", re.MULTILINE)
 #: What the interpreter's `asyncio.gather` has not, and its type checker doesn't know.
 _NOT_IN_GATHER = re.compile(r"\breturn_exceptions\s*=")
+_GATHER = (
+    "Call several tools at a time by `await asyncio.gather(one(…), other(…))`, those of a list by `gather(*calls)`"
+)
 #: What a model can do about an error that has this in it.
 _ADVICE = {
-    "[unresolved-import]": "Import tools, as search_tools names them, of {modules}, and asyncio, datetime, json, math, re",
-    "[unresolved-reference]": "Import each tool: `from module import function`, of {modules}",
+    "[unresolved-import]": (
+        "Import tools, as search_tools names them, of {modules}, and asyncio, collections, datetime, itertools, json, math, re"
+    ),
+    "[unresolved-reference]": (
+        "Import each tool: `from module import function`, of {modules}. A tool that fails raises RuntimeError. There are no "
+        "files, and not all functions of Python"
+    ),
     "[too-many-positional-arguments]": "Write the name of each argument: `await function(name=…)`",
-    "Module `asyncio` has no": "Call several tools at a time by `await asyncio.gather(one(…), other(…))`",
+    "symbol names after import": "A name that Python needs itself has a `_` behind it: `from module import import_`",
+    "CoroutineType[": "Write `await` before each call",
+    "`return` statement outside": "The value of the last line is the result: write it without `return`",
+    "[invalid-key]": "Write `{{**one, 'key': value}}` for a dictionary with other keys than its type has",
+    "JSON object must be str": "A text that is a JSON object or array has been read: use it without json.loads",
+    "Module `asyncio` has no": _GATHER,
+    "function `gather` matches": _GATHER,
     "feed time limit": "It may compute for {cpu:g} s: compute less, or in several scripts",
     "worker killed": "It may compute for {cpu:g} s: compute less, or in several scripts",
     "memory limit": "Its values may have {memory:,} bytes: keep less of the results of tools at a time",

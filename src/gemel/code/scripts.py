@@ -63,7 +63,8 @@ async def run_for(ctx: Context[Any], code: str, catalogue: Catalogue, places: Sc
         at_work=served_call(ctx).input_requests.at_work,
     )
     text = "\n".join(part for part in (result.printed.rstrip(), _as_text(result.value)) if part)
-    return text or "The script has run. Nothing was printed, and the value of its last line is None."
+    value = "None" if result.value is None else "an empty text"
+    return text or f"The script has run. Nothing was printed, and the value of its last line is {value}."
 
 
 def value_of(result: CallToolResult, tool: Tool) -> object:
