@@ -384,12 +384,6 @@ class PausableTimeout:
         if not self._pauses and self._remaining is not None:
             self._reschedule(asyncio.get_running_loop().time() + self._remaining)
 
-    def add_time(self, seconds: float) -> None:
-        """Move the end: a person was asked."""
-        if self._outer is not None:
-            self._outer.add_time(seconds)
-        add_time(self._limit, seconds)
-
     def _reschedule(self, when: float | None) -> None:
         with suppress(RuntimeError):  # the limit is over: what it was for has ended, or is ending
             self._limit.reschedule(when)

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import nullcontext
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias, TypeVar, Unpack
 from urllib.parse import parse_qs
@@ -40,12 +39,11 @@ from gemel.proxy.translation import error_for
 from gemel.schema.content import TextContent
 from gemel.schema.methods import LISTS
 from gemel.schema.tools import CallToolResult, ListToolsResult, Tool
-from gemel.server.context import Context, served_call
+from gemel.server.context import Context
 from gemel.server.dispatch import CallNext
 from gemel.server.middleware.result_limit import ResultLimit
 from gemel.server.middleware.result_pages import Spill
 from gemel.server.server import Server
-from gemel.timeouts import person_extends
 
 #: The parameter of the URL by which a client chooses.
 _PARAMETER: Final = "tools"
@@ -188,10 +186,9 @@ class CodeMode:
         async def forward(ctx: Context[Any], call_next: CallNext) -> Any:
             if ctx.method not in _PASSED_ON:
                 return await call_next(ctx)
-            limit, params = served_call(ctx).timeout, ctx.decoded_params
+            params = ctx.decoded_params
             try:
-                with nullcontext() if limit is None else person_extends(limit.add_time):
-                    result = await _PASSED_ON[ctx.method](of, params)
+                result = await _PASSED_ON[ctx.method](of, params)
             except CallError as exc:
                 if ctx.method == "tools/call" and exc.outcome is Outcome.ANSWERED:
                     raise ToolError(str(exc)) from exc

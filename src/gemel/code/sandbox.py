@@ -26,6 +26,7 @@ from msgspec import Raw
 
 from gemel.errors import DefinitionError, Overloaded, ToolError, shorten
 from gemel.options import Check, SettingsMeta, check_values, is_number, whole
+from gemel.timeouts import time_limit
 from gemel.version import missing_extra
 
 #: What a script can be given, and gives: JSON.
@@ -251,7 +252,7 @@ async def run_script(
     places.check()
     script = RunningScript(code, modules, places, at_work)
     try:
-        async with asyncio.timeout(limits.seconds) as limit:
+        async with time_limit(limits.seconds) as limit:
             begun(limit)
             ended = await script.run()
     except TimeoutError:
