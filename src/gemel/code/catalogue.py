@@ -128,7 +128,8 @@ class Catalogue:
                 ]
             else:
                 near = [
-                    f"from {each} import …" for each in get_close_matches(module[:_COMPARED], _by_module(chosen), _MEANT)
+                    f"from {each} import …"
+                    for each in get_close_matches(module[:_COMPARED], _by_module(chosen), _MEANT)
                 ]
             lines += [f"Did you mean {' or '.join(f'`{each}`' for each in near)}?"] if near else []
         if read_only and "[unresolved-import]" in error:

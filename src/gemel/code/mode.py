@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias, TypeVar, Unpack
 from urllib.parse import parse_qs
 
@@ -34,6 +33,7 @@ from gemel.errors import (
 )
 from gemel.loops import PerLoop
 from gemel.options import Check, check_values, or_none, whole
+from gemel.policies.conditions import Glob
 from gemel.policies.request import NO_HINTS, hints_of
 from gemel.proxy.translation import error_for
 from gemel.schema.content import TextContent
@@ -120,11 +120,11 @@ class CodeMode:
         self.limits = limits or ScriptLimits()
         self.output = output
         self.spill = spill or Spill()
-        self._trusted = tuple(trust_hints)
+        self._trusted = Glob(list(trust_hints))
 
     def _offered(self, server: str, name: str, tool: Tool, *, is_own: bool = False) -> OfferedTool:
         """Return a tool of a server, by its prefix or name, whose hints count if that is this process or is trusted."""
-        is_trusted = is_own or any(fnmatchcase(server, one) for one in self._trusted)
+        is_trusted = is_own or self._trusted.matches(server)
         return OfferedTool(server, name, tool, hints_of(tool.annotations) if is_trusted else NO_HINTS)
 
     def placed_in(self, owner: Any, name: str | None = None, /) -> Callable[[Any, Any], Awaitable[Any]]:
@@ -188,7 +188,7 @@ class CodeMode:
                 return await call_next(ctx)
             params = ctx.decoded_params
             try:
-                result = await _PASSED_ON[ctx.method](of, params)
+                result: Any = await _PASSED_ON[ctx.method](of, params)
             except CallError as exc:
                 if ctx.method == "tools/call" and exc.outcome is Outcome.ANSWERED:
                     raise ToolError(str(exc)) from exc
@@ -259,10 +259,10 @@ class CodeModeAround(ResultLimit):
         asked = parse_qs(ctx.http_scope["query_string"].decode("latin-1"), keep_blank_values=True).get(_PARAMETER)
         if asked is None:
             return self._settings.mode
-        found = next((mode for mode in MODES if asked == [mode]), None)
-        if found is None:
-            raise InvalidRequest(f"The URL has {_PARAMETER}={shorten(','.join(asked))}: use one of {', '.join(MODES)}")
-        return found
+        for mode in MODES:
+            if asked == [mode]:
+                return mode
+        raise InvalidRequest(f"The URL has {_PARAMETER}={shorten(','.join(asked))}: use one of {', '.join(MODES)}")
 
     # ---------------------------------------------------------------- what there is
 
