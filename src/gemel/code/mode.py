@@ -19,7 +19,7 @@ from gemel.client.options import ClientOptions
 from gemel.code.catalogue import Catalogue, OfferedTool
 from gemel.code.sandbox import ScriptLimits, ScriptPlaces, check_sandbox
 from gemel.code.scripts import run_for
-from gemel.code.tools import MODES, OWN, ListMode, Script, ToolCall, ToolSearch, own_tools
+from gemel.code.tools import MODES, OWN, CodeCall, ListMode, ToolCall, ToolSearch, own_tools
 from gemel.errors import (
     CallError,
     DefinitionError,
@@ -301,7 +301,7 @@ class CodeModeAround(ResultLimit):
                 call = _read(arguments, ToolCall)
                 tool = catalogue.tool(call.name)
                 return await ctx.call_tool(tool.offered.tool.name, tool.function.named(call.arguments))
-            code = _read(arguments, Script).code
+            code = _read(arguments, CodeCall).code
             check_sandbox()
             return _text(await run_for(ctx, code, catalogue, self._places.here(), read_only=name == "query_code"))
         except (DefinitionError, ToolError) as exc:

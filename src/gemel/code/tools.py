@@ -44,7 +44,7 @@ class ToolSearch(msgspec.Struct, forbid_unknown_fields=True):
     names: list[str] = []
 
 
-class Script(msgspec.Struct, forbid_unknown_fields=True):
+class CodeCall(msgspec.Struct, forbid_unknown_fields=True):
     """Arguments of `run_code` and `query_code`."""
 
     code: str
@@ -85,8 +85,8 @@ def own_tools(catalogue: Catalogue, mode: ListMode) -> list[Tool]:
     finds = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     made: dict[str, tuple[str, str, type[msgspec.Struct], ToolAnnotations]] = {
         "search_tools": ("Search tools", search, ToolSearch, finds),
-        "query_code": ("Run code that reads", _QUERY, Script, reads),
-        "run_code": ("Run code", _RUN.format(module=module, function=function), Script, acts),
+        "query_code": ("Run code that reads", _QUERY, CodeCall, reads),
+        "run_code": ("Run code", _RUN.format(module=module, function=function), CodeCall, acts),
         "call_tool": ("Call a tool", _CALL, ToolCall, acts),
     }
     return [_tool(name, *made[name]) for name in OWN[mode]]
