@@ -265,7 +265,7 @@ def test_the_usual_name_is_found_among_several_servers(file: Path) -> None:
 def test_a_file_that_runs_its_server_by_itself_is_run_by_the_command(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text("from gemel import Server\nmine = Server('mine')\nmine.run()\n")
-    assert gemel("list", file).stdout.startswith("mine 0")
+    assert gemel("list", file).stdout.startswith("mine, protocol ")
 
 
 def test_a_port_in_use_is_said_in_one_line(file: Path) -> None:
@@ -327,7 +327,7 @@ def test_a_server_that_wants_authorization_gets_it_where_the_command_line_says(t
         assert process.wait(10) == 0
     assert refused.returncode == 1
     assert re.fullmatch("gemel: .* wants a login .*--header on the command line\n", refused.stderr)
-    assert taken.stdout.startswith("closed 0"), taken.stderr
+    assert taken.stdout.startswith("closed, protocol "), taken.stderr
 
 
 CLOSED = """

@@ -195,7 +195,7 @@ def test_every_command_takes_a_module(words: list[str], tmp_path: Path) -> None:
 def test_a_module_is_taken_although_a_file_has_its_name(tmp_path: Path) -> None:
     (tmp_path / "place.py").write_text(PLACE)
     (tmp_path / "place").write_text("#!/bin/sh\n")
-    assert gemel("list", "-m", "place", cwd=tmp_path).stdout.startswith("place 0")
+    assert gemel("list", "-m", "place", cwd=tmp_path).stdout.startswith("place, protocol ")
 
 
 @pytest.mark.parametrize("command", [["list", "nowhere.py"], ["proxy", "nowhere.py", "--to", "stdio", "--strict"]])

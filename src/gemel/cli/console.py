@@ -172,9 +172,8 @@ def _indent_json(text: str) -> str:
 def describe_server(client: Client) -> str:
     """Return the name that the server gives itself, and the protocol revision in use."""
     info = client.server_info
-    return (
-        f"{f'{info.name} {info.version}' if info is not None else 'unnamed server'}, protocol {client.protocol_version}"
-    )
+    name = info.name_and_version if info is not None else "unnamed server"
+    return f"{name}, protocol {client.protocol_version}"
 
 
 @contextmanager

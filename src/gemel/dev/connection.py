@@ -30,7 +30,7 @@ from gemel.protocol.eras.stateless import STATELESS
 from gemel.protocol.http.mirror import collect_param_headers, param_headers, request_headers
 from gemel.protocol.limits import Limits
 from gemel.protocol.records import Outgoing
-from gemel.schema.base import Implementation
+from gemel.schema.base import NO_VERSION, Implementation
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.methods import LISTS, METHODS, ListName, lists_of
 from gemel.schema.notifications import LoggingLevel, LogParams
@@ -378,7 +378,8 @@ class EraConnection:
                 "capabilities": discovery.capabilities,
             }
             if server is not None:
-                fields["server"] = server
+                is_without = server.version == NO_VERSION
+                fields["server"] = msgspec.structs.replace(server, version="") if is_without else server
             if discovery.instructions is not None:
                 fields["instructions"] = discovery.instructions
         self._journal.add("connection", fields, key=("connection", self.era))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from gemel.errors import StartError
 from gemel.install.metadata import EnvironmentVariable, Metadata
+from gemel.schema.base import NO_VERSION
 from gemel.user_files import path_within
 from gemel.version import DISTRIBUTION, requirement
 
@@ -115,7 +116,7 @@ def make_bundle(metadata: Metadata, target: str) -> Bundle:
             notes.append(f"`dependencies` in pyproject.toml lacks {DISTRIBUTION}: add {json.dumps(requirement())}")
         entry_point, words = _located(path, target, suffix, metadata.folder, files)
     manifest = _manifest(metadata, entry_point, words)
-    if metadata.info.version == "0":
+    if metadata.info.version == NO_VERSION:
         notes.append("the version is 0: set Server(version=…), or `version` in pyproject.toml")
     files["manifest.json"] = (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()
     return Bundle(_archive(files), sorted(files), notes)

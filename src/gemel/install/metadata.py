@@ -19,7 +19,7 @@ import msgspec
 from gemel.channel import Channel
 from gemel.client.client import Client
 from gemel.errors import StartError
-from gemel.schema.base import Icon, Implementation
+from gemel.schema.base import NO_VERSION, Icon, Implementation
 from gemel.schema.tools import Tool
 from gemel.server.server import Server
 from gemel.session import Session
@@ -88,7 +88,10 @@ async def read_metadata(server: Server[Any], place: Path) -> Metadata:
         StartError: pyproject.toml can't be read, or its table `[tool.gemel]` is wrong.
     """
     async with Client(_Listed(server)) as client:
-        info, tools = client.server_info or Implementation(name=server.name, version="0"), await client.list_tools()
+        info, tools = (
+            client.server_info or Implementation(name=server.name, version=NO_VERSION),
+            await client.list_tools(),
+        )
     folder = next((folder for folder in (place, *place.parents) if (folder / "pyproject.toml").is_file()), None)
     document = {} if folder is None else _read(folder / "pyproject.toml")
     project: Mapping[str, Any] = document.get("project", {})
@@ -121,7 +124,7 @@ def _completed(info: Implementation, project: Mapping[str, Any]) -> Implementati
     """What the server says of itself, completed by the project."""
     urls = {key.lower(): url for key, url in project.get("urls", {}).items()}
     version = info.version
-    if version == "0":  # the default of Server
+    if version == NO_VERSION:
         version = project.get("version") or _installed_version(project.get("name", "")) or version
     return msgspec.structs.replace(
         info,

@@ -23,6 +23,7 @@ from gemel.openapi.source import Source
 from gemel.options import accepts, options_of, resolve
 from gemel.protocol.inline_refs import inline_references
 from gemel.protocol.validation import compile_schema, first_problem
+from gemel.schema.base import NO_VERSION
 from gemel.schema.content import (
     AudioContent,
     ContentBlock,
@@ -73,7 +74,7 @@ def server_from(
     spec = Document(document, settings["timeout"])
     client = ApiClient(http_client, settings["headers"], timeout=settings["timeout"], limit=settings["reply_bytes"])
     title = str(spec.info.get("title") or "API")
-    defaults: dict[str, Any] = {"version": str(spec.info.get("version") or "0"), "lifespan": client.lifespan}
+    defaults: dict[str, Any] = {"version": str(spec.info.get("version") or NO_VERSION), "lifespan": client.lifespan}
     server: Server[Any] = Server(settings["name"] or title, **{**defaults, **of_server})
     base_url = settings["base_url"] or str(getattr(http_client, "base_url", "")) or None
     # Relative addresses are those of where the document was. A request to an app in this process needs one as well.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -42,6 +42,10 @@ class Icon(Model, kw_only=True):
     theme: Literal["light", "dark"] | None = None
 
 
+#: The version of a server that has none: the specification requires a text.
+NO_VERSION: Final = "0"
+
+
 class Implementation(Model, kw_only=True):
     """The identity of a client or server, for display; not to be used for decisions.
 
@@ -65,6 +69,11 @@ class Implementation(Model, kw_only=True):
     def display_name(self) -> str:
         """What user interfaces show: the title, or the name if there is none."""
         return self.title or self.name
+
+    @property
+    def name_and_version(self) -> str:
+        """The name, and the version if there is one."""
+        return self.name if self.version in ("", NO_VERSION) else f"{self.name} {self.version}"
 
 
 class Annotations(Model, kw_only=True):

@@ -35,7 +35,7 @@ from gemel.options import (
 from gemel.protocol.eras.base import EraName
 from gemel.protocol.http.request import PRINCIPAL, Principal
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits, change_limits
-from gemel.schema.base import Icon, Implementation
+from gemel.schema.base import NO_VERSION, Icon, Implementation
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.notifications import SEVERITY, LoggingLevel
 from gemel.server.context import StateT
@@ -69,7 +69,7 @@ LIFESPAN = _lifespan("lifespan(server)")
 class ServerOptions(TypedDict, Generic[StateT], total=False):
     """The options of `Server`, and of servers made from something else. Only `lifespan` is not among them."""
 
-    version: Annotated[str, Option("The server's version, as clients see it.", "0", TEXT)]
+    version: Annotated[str, Option("The server's version, as clients see it.", NO_VERSION, TEXT)]
     title: Annotated[str | None, Option("A name for people.", None, or_none(TEXT))]
     description: Annotated[str | None, Option("What the server is for, in a sentence.", None, or_none(TEXT))]
     website_url: Annotated[str | None, Option("Where people read about it.", None, or_none(TEXT))]

@@ -22,6 +22,7 @@ from gemel.client.content import content_to_text
 from gemel.client.terminal.display import write
 from gemel.errors import GemelError, StartError
 from gemel.protocol.limits import DEFAULT_LIMITS, Limits
+from gemel.schema.base import Implementation
 from gemel.schema.methods import method_in
 from gemel.visible import escape_line
 
@@ -160,7 +161,7 @@ def _lines(head: dict[str, Any], runs: list[dict[str, Any]]) -> Iterable[str]:
     """Yield a table with a column for each run."""
     server, callers = head["server"], head["concurrency"]
     what = f"{runs[0]['method']} {head['tool']}" if head["tool"] else "/".join(dict.fromkeys(r["method"] for r in runs))
-    name = f"{server['name']} {server['version']}" if server else "unnamed server"
+    name = Implementation(**server).name_and_version if server else "unnamed server"
     yield f"{name}: {what}, {callers} concurrent caller{'s' if callers > 1 else ''}"
     yield ""
     rows = [(label, [form(each) for each in runs]) for label, form in _rows().items()]
