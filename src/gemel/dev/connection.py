@@ -34,6 +34,7 @@ from gemel.schema.base import NO_VERSION, Implementation
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.methods import LISTS, METHODS, ListName, lists_of
 from gemel.schema.notifications import LoggingLevel, LogParams
+from gemel.telemetry import SHOWS_SPANS
 from gemel.testing.wire_log import ForwardingChannel, ObservedTransport
 
 State: TypeAlias = Literal["off", "connecting", "ready", "failed"]
@@ -74,6 +75,8 @@ class EraConnection:
         self.listed: dict[ListName, Sequence[Any]] = {}
         #: The URL of the server; None for a program.
         self.url: str | None = None
+        #: Whether the server is a program that was told to send its spans here.
+        self.sends_spans = False
         #: Why there is no connection.
         self.error: str | None = None
         self._target = target
@@ -175,6 +178,7 @@ class EraConnection:
         over_http = isinstance(target, str) and target.startswith(("http://", "https://"))
         self._messages.over_http = over_http
         self.url = target if over_http else None
+        self.sends_spans = SHOWS_SPANS in (options.get("env") or {})
         if over_http:
             make = _wire_maker(options)
             options["wire"] = lambda: ObservedWire(make(), self._messages)

@@ -108,8 +108,7 @@ class Inspector:
         #: The latest calls, open or not.
         self._made: dict[str, _Made] = {}
         self._count = 0
-        #: Whether the program exports spans: calls tell it their trace from then on, and these are the calls of the traces.
-        self._gets_spans = False
+        #: The calls of the traces. A call tells its trace to a program that may send spans: the first span comes after it.
         self._traces: dict[str, str] = {}
         self._measures = Measures()
         self._logging_in: asyncio.Task[None] | None = None
@@ -372,7 +371,7 @@ class Inspector:
     async def _run_call(self, call: _Call, command: MakeCall) -> None:
         connection = self.connections[call.era]
         SENT.set(call.sent)
-        trace = self._start_trace(call) if self._gets_spans else None
+        trace = self._start_trace(call) if connection.sends_spans else None
 
         def progressed(progress: ProgressParams) -> None:
             self._show(call, {"progress": {"progress": progress.progress, **_given(progress, "total", "message")}})
@@ -448,7 +447,6 @@ class Inspector:
 
     def add_spans(self, spans: Iterable[dict[str, Any]]) -> None:
         """Show spans that the program exported. Those that belong to a call are shown below it."""
-        self._gets_spans = True
         for span in spans:
             trace = span["trace"]
             call = self._traces.get(trace)
