@@ -11,7 +11,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed: make brow
 
 from playwright.sync_api import expect
 
-from tests.browser.steps import Open, fill, go_to, look_at, options, panel, run
+from tests.browser.steps import Open, fill, go, go_to, look_at, options, panel, run
 
 if TYPE_CHECKING:
     pass
@@ -284,6 +284,21 @@ def test_messages_appear_on_the_wire_and_are_filtered(open_page: Open) -> None:
     expect(page.get_by_role("region", name="Message", exact=True)).to_contain_text('"2025-11-25"')
 
 
+def test_the_wire_stays_at_its_end_when_a_question_appears_above_it(open_page: Open) -> None:
+    page = open_page("#/tools/measure")
+    fill(page, stations="20")
+    expect(run(page)).to_contain_text("Done")
+    for count in (1, 2):
+        go(page, "#/tools/book")
+        fill(page, city="Oslo")
+        expect(run(page)).to_contain_text("Waits for an answer")
+        go_to(page, "Wire")
+        expect(page.get_by_text("A question waits:")).to_be_visible()
+        expect(options(page, "Messages").filter(has_text="input required").nth(count - 1)).to_be_in_viewport(ratio=0.9)
+        page.get_by_role("link", name="Answer").click()
+        panel(page).get_by_role("button", name="Decline").click()
+
+
 def test_one_call_runs_in_both_eras_side_by_side(open_page: Open) -> None:
     page = open_page("#/tools/forecast")
     fill(page, city="Oslo")
@@ -441,3 +456,11 @@ def test_a_narrow_window_has_a_menu(open_page: Open) -> None:
     page.get_by_role("link", name="Findings").click()
     expect(page.get_by_role("heading", name="Findings")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    menu = page.get_by_role("navigation")
+    page.get_by_role("button", name="Views").click()
+    page.go_back()
+    expect(menu).to_be_hidden()
+    page.get_by_role("button", name="Views").click()
+    expect(menu).to_be_visible()
+    page.get_by_role("main").click(position={"x": 10, "y": 700})
+    expect(menu).to_be_hidden()

@@ -17,6 +17,7 @@ export class VirtualList {
   #selected = null;
   #reveal = false;
   #atEnd = true;
+  #end = 0; // how far it could be scrolled when it was drawn
 
   constructor({ label, rowHeight, render, key, version = () => 0, onselect, onopen, follow = false }) {
     Object.assign(this, { rowHeight, render, key, version, onselect, onopen, follow });
@@ -52,7 +53,8 @@ export class VirtualList {
   }
 
   #scrolled() {
-    this.#atEnd = this.box.scrollTop + this.box.clientHeight >= this.box.scrollHeight - this.rowHeight;
+    const { scrollTop, scrollHeight, clientHeight } = this.box; // the box may have another height than when it was drawn
+    this.#atEnd = scrollTop >= Math.min(this.#end, scrollHeight - clientHeight) - this.rowHeight;
     this.#schedule();
   }
 
@@ -87,6 +89,7 @@ export class VirtualList {
     const count = this.#items.length;
     if (height === 0) return;
     this.space.style.height = `${count * rowHeight}px`;
+    this.#end = count * rowHeight - height;
     if (this.follow && this.#atEnd) box.scrollTop = count * rowHeight;
     const at = this.#reveal ? this.#at : -1;
     if (at >= 0) box.scrollTop = Math.max((at + 1) * rowHeight - height, Math.min(at * rowHeight, box.scrollTop));
