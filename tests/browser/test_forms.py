@@ -224,7 +224,22 @@ def test_empty_views_step_back_and_stay_reachable(open_form: Callable[..., Page]
 
 
 def test_the_version_of_a_server_is_called_so(open_form: Callable[..., Page]) -> None:
-    expect(open_form().locator("#version")).to_have_text("version 0")
+    expect(open_form().locator("#version")).to_have_text("version 2.1")
+
+
+def test_a_chosen_variant_is_sent_with_its_tag_and_stays_chosen(forms: Inspected) -> None:
+    page = forms.open("#/tools/settle")
+    page.get_by_label("payment", exact=True).select_option(label="Transfer")
+    fill(page, iban="DE02")
+    page.get_by_role("button", name="JSON").click()
+    page.get_by_role("button", name="Form").click()
+    expect(page.get_by_label("iban", exact=True)).to_have_value("DE02")
+    page.reload()
+    expect(page.get_by_label("iban", exact=True)).to_have_value("DE02")
+    fill(page, day="2026-07-28")
+    expect(run(page)).to_contain_text("by transfer")
+    forms.contexts.pop().close()
+    assert not forms.problems
 
 
 @pytest.mark.parametrize("look", [WIDE, {**WIDE, "color_scheme": "dark"}, NARROW, {**NARROW, "color_scheme": "dark"}])

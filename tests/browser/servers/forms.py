@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from msgspec import Meta
+from pydantic import BaseModel, Field
 
 from gemel import Server
 
-server = Server("forms")
+server = Server("forms", version="2.1")
 
 
 @dataclass
@@ -71,6 +72,27 @@ def stamp(
 ) -> str:
     """Stamp an invoice."""
     return f"{kind}, {urgent}, {text}, {color}"
+
+
+class Card(BaseModel):
+    """A payment by card."""
+
+    kind: Literal["card"] = "card"
+    number: str
+
+
+class Transfer(BaseModel):
+    """A payment by bank."""
+
+    kind: Literal["transfer"] = "transfer"
+    iban: str
+    day: dt.date
+
+
+@server.tool
+def settle(payment: Annotated[Card | Transfer, Field(discriminator="kind")]) -> str:
+    """Pay an invoice."""
+    return f"by {payment.kind}"
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ function takesNumbersOnly(pattern) {
   try { return RegExp(pattern).test("1.5") && !RegExp(pattern).test("a"); } catch { return false; }
 }
 
-const within = (context, key, required = true, isItem = false) => ({ ...context, depth: context.depth + 1, key, required, isItem });
+const within = (context, key, required = true, role = "") => ({ ...context, depth: context.depth + 1, key, required, role });
 
 const defaultOf = (schema) => `default ${visible(label(schema.default), 80)}`;
 
@@ -135,7 +135,7 @@ function controlField(schema, context, control, { read, write, wrong = () => "",
   const header = schema["x-mcp-header"];
   const title = h(group ? "span.field-name" : "label.field-name", { id: freshId() }, name(context.key ?? "value"));
   const head = h("div.field-head", title,
-    context.required && !context.isItem && h("span.required", "required"),
+    context.required && context.role !== "item" && h("span.required", "required"),
     h("span.field-type", visible(typeOf(schema), 60)),
     header && h("span.chip", { title: "In 2026 also sent as this HTTP header" }, `Mcp-Param-${visible(header, 60)}`));
   const element = context.depth === 0 && group ? control : h("div.field", head, about, control, hint);
@@ -272,7 +272,9 @@ function choiceField(schema, choices, context, variant = false) {
   const field = controlField(schema, context, h("div.choice", control, place), {
     read: () => inner()?.read(),
     write(value) {
-      let index = choices.findIndex(([, isMeant]) => isMeant(value));
+      const find = (isPart) => choices.findIndex(([, isMeant]) => isMeant(value, isPart));
+      let index = find();
+      if (index < 0) index = find(true);
       if (index < 0 && value !== undefined) {
         index = choices.push(constant([value, label(value)])) - 1;
         control.append(h("option", { value: index }, visible(label(value), 80)));
@@ -307,21 +309,24 @@ function nullableField(schema, context) {
 
 function variantField(several, description, context) {
   const choices = several.map((one) => resolve(one, context.root)).map((schema) => [
-    typeof schema.title === "string" ? schema.title : typeOf(schema), (value) => matches(schema, value),
-    () => (isNull(schema) ? fixed(null, code("null")) : makeField(schema, within(context, "value"))),
+    typeof schema.title === "string" ? schema.title : typeOf(schema), (...value) => matches(schema, ...value),
+    () => (isNull(schema) ? fixed(null, code("null")) : makeField(schema, within(context, "value", true, "variant"))),
   ]);
   return choiceField({ type: "choice", description }, choices, context, true);
 }
 
-/** Whether the value has the type of the schema and its constants: enough to choose among variants. */
-function matches(schema, value) {
+/** Whether the value has the type of the schema and its constants: enough to choose among variants. A part may lack members. */
+function matches(schema, value, isPart) {
   if (Array.isArray(schema.enum)) return schema.enum.includes(value);
   if (has(schema, "const")) return schema.const === value;
   if (schema.type === "integer") return Number.isInteger(value);
   const isObject = kindOf(value) === "object";
   if (schema.type !== kindOf(value) && !(schema.properties && isObject)) return false;
-  return !isObject || (list(schema.required).every((key) => has(value, key))
-    && Object.entries(record(schema.properties)).every(([key, one]) => !has(value, key) || !has(record(one), "const") || one.const === value[key]));
+  const fits = ([key, one]) => {
+    const member = own(record(schema.properties), key);
+    return member === undefined ? !isPart : !has(Object(member), "const") || member.const === one;
+  };
+  return !isObject || (Object.entries(value).every(fits) && (isPart || list(schema.required).every((key) => has(value, key))));
 }
 
 function arrayField(schema, context) {
@@ -332,7 +337,7 @@ function arrayField(schema, context) {
   let sent = context.required;
   const add = (value) => {
     if (entries.length >= MOST_FIELDS) return null;
-    const field = makeField(schema.items ?? {}, within(context, `item ${entries.length + 1}`, true, true));
+    const field = makeField(schema.items ?? {}, within(context, `item ${entries.length + 1}`, true, "item"));
     if (value !== undefined) field.write(value);
     const remove = () => {
       entries = entries.filter((one) => one !== field);
@@ -394,7 +399,8 @@ function objectField(schema, context) {
     toggle.textContent = on ? "Remove" : "Add";
     if (!on || body.hasChildNodes()) return;
     for (const [key, one] of properties.slice(0, MOST_FIELDS)) {
-      fields.set(key, makeField(one, within(context, key, list(schema.required).includes(key))));
+      const isTag = context.role === "variant" && has(record(one), "const");
+      fields.set(key, makeField(one, within(context, key, isTag || list(schema.required).includes(key))));
       body.append(fields.get(key).element);
     }
     if (properties.length > MOST_FIELDS) put(body, h("p.muted", `${properties.length - MOST_FIELDS} more members: use the JSON tab.`));
