@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,25 @@ from tests.browser.steps import Open, fill, go, go_to, look_at, options, panel, 
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+#: Asks twice as soon as it is connected, outside of any call.
+CURIOUS = """
+import json, sys
+
+def send(**members):
+    print(json.dumps({"jsonrpc": "2.0", **members}), flush=True)
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "initialize":
+        info = {"name": "curious", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+        send(id=message["id"], result=result)
+    elif message.get("method") == "tools/list":
+        send(id=message["id"], result={"tools": [{"name": "look", "inputSchema": {"type": "object"}}]})
+        send(id=1, method="roots/list")
+        send(id=2, method="roots/list")
+"""
 
 
 def test_an_exported_recording_answers_the_same_call(open_page: Open, tmp_path: Path) -> None:
@@ -96,4 +116,18 @@ def test_a_list_of_tools_that_changes_is_shown_anew(browser: Browser, era: str) 
         expect(run(page, f"Run in {era}")).to_contain_text("It snows.")
         go_to(page, "Logs")
         expect(page.get_by_role("option").filter(has_text="changed: tools").first).to_be_visible()
+        assert not inspected.problems
+
+
+def test_questions_outside_of_a_call_leave_room_for_the_view(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "curious.py").write_text(CURIOUS)
+    command = shlex.join([sys.executable, str(tmp_path / "curious.py")])
+    with inspecting(browser, command, "--era", "2025") as inspected:
+        page = inspected.open("#/tools", eras=1, viewport={"width": 390, "height": 844})
+        questions = page.get_by_role("region", name="The server asks for roots")
+        expect(questions).to_have_count(2)
+        expect(options(page, "Tools").filter(has_text="look")).to_be_in_viewport(ratio=0.9)
+        for left in (1, 0):
+            questions.first.get_by_role("button", name="Decline").click()
+            expect(questions).to_have_count(left)
         assert not inspected.problems

@@ -40,7 +40,7 @@ async function load(view) {
 function buildNavigation() {
   const item = ([key, sign]) => {
     counts.set(key, h("span.nav-count"));
-    return h("li", h("a", { href: hash(key), "data-view": key, onclick: () => openMenu(false) },
+    return h("li", h("a", { href: hash(key), "data-view": key },
       h("span.sign", { "aria-hidden": true }, sign), h("span", titleOf(key)), counts.get(key)));
   };
   show(byId("nav"), GROUPS.map((group) => h("ul", Object.entries(group).map(item))));
@@ -85,11 +85,10 @@ function drawHeader() {
   byId("server").textContent = visible(title ?? (store.target || "Connecting …"), 80);
   byId("version").textContent = server.version ? `version ${visible(server.version, 40)}` : "";
   byId("target").textContent = title ? visible(store.target, 120) : "";
-  const choose = (era) => {
+  const chooser = (era) => button([era, " ", connectionChip(store.eras[era].connection)], () => {
     memory.set("era-chosen", true);
     ui.setEra(era);
-  };
-  const chooser = (era) => button([era, " ", connectionChip(store.eras[era].connection)], () => choose(era), { "data-key": era, "aria-pressed": ui.era === era });
+  }, { "data-key": era, "aria-pressed": ui.era === era });
   redraw(byId("states"), ERAS.toReversed().map(chooser));
   drawTitle();
 }
@@ -176,14 +175,13 @@ function keys(event) {
 async function startPage() {
   try { setLook(localStorage.getItem("gemel:theme") ?? ""); } catch { /* as the system */ }
   buildNavigation();
-  byId("menu").onclick = () => openMenu(!byId("nav").classList.contains("open"));
   byId("theme").onclick = () => setLook(getLook() === "dark" ? "light" : "dark");
   document.addEventListener("keydown", keys);
   document.querySelector(".skip").onclick = (event) => {
     event.preventDefault();
     byId("main").focus();
   };
-  addEventListener("hashchange", () => { route(); requestAnimationFrame(drawBanner); });
+  addEventListener("click", ({ target }) => openMenu(target.id === "menu" && !byId("nav").classList.contains("open")));
   let state;
   try { [state] = await Promise.all([getState(), ...VIEWS.map(load)]); } catch (error) {
     show(byId("banner"), h("p.banner.bad", visible(error.message), " ", button("Try again", () => location.reload())));
@@ -197,6 +195,11 @@ async function startPage() {
   store.watch(["offers", "era", "messages", "calls", "logs", "measures", "spans", "contracts", "restarts", "findings"], drawCounts);
   store.watch(["online", "questions", "calls", "connection", "era", "logs"], () => requestAnimationFrame(drawBanner)); // after the views
   setInterval(() => openCalls().length && store.changed("calls"), 1000); // for the time that they take
+  addEventListener("hashchange", () => {
+    openMenu(false);
+    route();
+    requestAnimationFrame(drawBanner);
+  });
   drawHeader();
   route();
   follow(0); // also what is still the present state of what was dropped
