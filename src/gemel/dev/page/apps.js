@@ -1,7 +1,7 @@
 // MCP Apps: pages of tools in a sandboxed frame of another origin, which speaks with this page by messages only.
 import { command, tryCommand } from "./inspector.js";
 import { CallPanel, start } from "./call.js";
-import { button, code, details, h, labelled, link, name, plain, record, select, setOptions, show, stringify, visible } from "./dom.js";
+import { button, code, details, h, labelled, link, name, own, plain, record, select, setOptions, show, stringify, visible } from "./dom.js";
 import { isFinal, store } from "./store.js";
 import { pageOf, toolRunner } from "./tools.js";
 import { getLook, go, ui, View } from "./view.js";
@@ -30,7 +30,7 @@ export default class AppsView extends View {
     this.panel.update();
     if (dirty.has("offers") || dirty.has("era")) {
       const tools = store.offers(ui.era, "tools").filter(pageOf);
-      setOptions(this.tool, tools.map((tool) => [tool.name, tool.name]), this.key);
+      setOptions(this.tool, tools.map((tool) => tool.name), this.key);
       this.none.hidden = tools.length > 0;
       this.some.hidden = tools.length === 0;
       this.drawEditor();
@@ -92,9 +92,9 @@ export default class AppsView extends View {
     const { id, method } = message;
     if (message.jsonrpc !== "2.0" || typeof method !== "string") return;
     this.note("← app", message);
-    const handler = HANDLERS[method];
+    const handler = own(HANDLERS, method);
     const answer = (body) => { if (id !== undefined) this.send({ id, ...body }); };
-    if (!Object.hasOwn(HANDLERS, method)) return answer({ error: { code: -32601, message: `gemel dev has no method ${visible(method, 80)}.` } });
+    if (!handler) return answer({ error: { code: -32601, message: `gemel dev has no method ${visible(method, 80)}.` } });
     try {
       answer({ result: await handler(this, record(message.params)) ?? {} });
     } catch (error) { answer({ error: { code: error.code ?? -32000, message: error.message } }); }

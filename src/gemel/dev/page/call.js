@@ -177,8 +177,7 @@ function resultOf(call) {
   if (call.state === "cancelled") return h("p.muted", "The call was cancelled.");
   if (call.result !== undefined) return h("div", { class: isToolError(call) ? "is-error" : null },
     call.problem && errorBox("Clients refuse this result:", call.problem), resultView(call.method, call.result));
-  if (call.message === undefined) return null;
-  return loader(call.message, h("p.muted", "The result is large."), "Load it", (message) => resultView(call.method, record(message).result ?? message));
+  return call.message && loader(call.message, h("p.muted", "The result is large."), "Load it", (message) => resultView(call.method, record(message).result ?? message));
 }
 
 /** Arguments, buttons that run, the call and the latest ones, for one item. */
@@ -195,7 +194,7 @@ export class Runner {
         button("Run in both eras", () => this.start({ both: true })),
         button("Copy as…", () => {
           const current = this.editor ? this.editor.value : {};
-                    if (current) copyDialog({ era: ui.era, method, params: this.params(current) });({ era: ui.era, method, params: this.params(current) });
+          if (current) copyDialog({ era: ui.era, method, params: this.params(current) });
         }, "quiet"), this.editor?.note),
       this.panel.element, this.recent);
     this.panel.show(memory.get(`call:${key}`));

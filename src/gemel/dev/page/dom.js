@@ -10,7 +10,7 @@ export function h(tag, props, ...children) {
 
 export function fill(element, props, ...children) {
   for (const [name, value] of Object.entries(props)) {
-    if (value === undefined || value === null) continue;
+    if (value == null) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (["value", "checked", "hidden", "controls"].includes(name)) element[name] = value;
     else element.setAttribute(name, value);
@@ -21,7 +21,7 @@ export function fill(element, props, ...children) {
 /** Append children; strings become text nodes. */
 export function put(parent, ...children) {
   for (const child of children.flat(Infinity)) {
-    if (child !== undefined && child !== null && child !== false) parent.append(child);
+    if (child != null && child !== false) parent.append(child);
   }
   return parent;
 }
@@ -62,7 +62,7 @@ export const revealed = (text) => plain(text).replace(/\r\n/g, "\n").replace(HID
 
 /** Any JSON value as text; an object may have a member `toString` that is no function. */
 export function plain(value) {
-  if (value === undefined || value === null) return "";
+  if (value == null) return "";
   return typeof value === "object" ? stringify(value, 0) : String(value);
 }
 

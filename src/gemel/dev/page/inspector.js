@@ -86,5 +86,4 @@ function apply(raw) {
     store.apply(event, raw);
     return event.n;
   } catch (error) { console.error(error); }
-  return undefined;
 }

@@ -29,7 +29,7 @@ function expand(template, values) {
       parts.push((isNamed ? `${key}=` : "") + encode(plain(value).slice(0, length)));
     }
     if (!parts.length) return "";
-    const separator = { ".": ".", "/": "/", ";": ";", "?": "&", "&": "&" }[operator] ?? ",";
+    const separator = operator === "?" ? "&" : "+#".includes(operator) ? "," : operator;
     return operator.replace("+", "") + parts.join(separator);
   });
 }

@@ -1,4 +1,4 @@
-// Values as a person wants to see them: trees, tables, texts, pictures, sound. Closed branches of trees cost nothing, large ones open in pieces.
+// Values as trees, tables, texts, pictures, sound. Closed branches of trees cost nothing, large ones open in pieces.
 import { getMessage } from "./inspector.js";
 import { button, bytes, chip, code, copyText, details, facts, h, lines, list, name, number, own, plain, plural, put, record, revealed, segments, show, stringify, table, visible } from "./dom.js";
 
@@ -76,8 +76,7 @@ export function resultView(method, result) {
   if (method === "tools/call" && (Array.isArray(content) || structuredContent !== undefined)) shown = toolResult(content, structuredContent);
   else if (method === "resources/read" && list(read).length) shown = several(read, contents);
   else if (method === "prompts/get" && list(messages).length) shown = [h("p.muted", name(description)), several(messages, promptMessage)];
-  if (!shown) return h("div", jsonView(result, "Result"));
-  return h("div", shown, otherMembers("Other members of the result", others));
+  return h("div", shown ? [shown, otherMembers("Other members of the result", others)] : jsonView(result, "Result"));
 }
 
 function several(items, view) {
@@ -153,8 +152,7 @@ export function textView(text) {
 }
 
 function parsed(text) {
-  if (!/^\s*[[{]/.test(text) || text.length > 2_000_000) return undefined;
-  try { return JSON.parse(text); } catch { return undefined; }
+  try { return /^\s*[[{]/.test(text) && text.length < 2_000_000 ? JSON.parse(text) : undefined; } catch { /* not JSON */ }
 }
 
 function mediaView(base64, mimeType) {

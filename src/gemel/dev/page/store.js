@@ -28,7 +28,6 @@ class Store {
   #characters = 0;
   #watchers = new Set();
   #dirty = new Set();
-  #last = 0;
 
   /** Call `update(topics)` at most once per frame after one of these topics changed. Returns a function that ends it. */
   watch(topics, update) {
@@ -146,8 +145,6 @@ class Store {
   }
 
   _message(event, era, raw) {
-    if (event.n <= this.#last) return;
-    this.#last = event.n;
     const data = record(event.data);
     const { data: _, headers, decoded, preview, ...message } = event;
     Object.assign(message, {
@@ -201,7 +198,7 @@ class Store {
   }
 
   _contract(event) {
-    if (this.contracts.every((one) => one.n !== event.n)) this.#append("contracts", event);
+    this.#append("contracts", event);
   }
 
   _findings(event) {
