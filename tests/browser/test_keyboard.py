@@ -39,15 +39,25 @@ def test_a_tool_is_found_run_and_answered_by_keyboard_alone(open_page: Open) -> 
         keys.press("Tab")
     keys.press("Enter")
     expect(call).to_contain_text("Book a seat at the aisle")
+    expect(call).to_be_focused()
     while page.evaluate("document.activeElement.textContent") != "Decline":
         keys.press("Tab")
     keys.press("Enter")
     expect(call).to_contain_text("Not booked.")
+    expect(call).to_be_focused()
     keys.press("Shift+Tab")
     while not page.evaluate("document.activeElement.matches('.detail *')"):
         keys.press("Shift+Tab")
     keys.press("Escape")
     expect(page.get_by_role("listbox", name="Tools")).to_be_focused()
+
+
+def test_the_focus_stays_at_a_call_that_is_cancelled_by_key(open_page: Open) -> None:
+    page = open_page("#/tools/watch_storm")
+    call = run(page)
+    call.get_by_role("button", name="Cancel", exact=True).press("Enter")
+    expect(call).to_contain_text("The call was cancelled.")
+    expect(call).to_be_focused()
 
 
 def test_lists_move_by_arrows_and_say_where_they_are(open_page: Open) -> None:

@@ -6,7 +6,6 @@ import { isFinal, store } from "./store.js";
 import { pageOf, toolRunner } from "./tools.js";
 import { getLook, go, ui, View } from "./view.js";
 
-const REVISION = "2026-01-26";
 const MOST_NOTES = 200;
 
 export default class AppsView extends View {
@@ -103,7 +102,7 @@ export default class AppsView extends View {
   welcome() {
     const { weight, ...tool } = this.current() ?? {};
     return {
-      protocolVersion: REVISION, hostInfo: { name: "gemel-dev", version: "1" },
+      protocolVersion: "2026-01-26", hostInfo: { name: "gemel-dev", version: "1" },
       hostCapabilities: { openLinks: {}, serverTools: {}, serverResources: {}, logging: {} },
       hostContext: {
         toolInfo: { tool }, theme: getLook(), displayMode: "inline", availableDisplayModes: ["inline"], locale: navigator.language, platform: "web",

@@ -124,7 +124,7 @@ export class CallPanel {
     refresh(this.logs, call.call + text, () => text && [h("h3.minor", "Written by the server meanwhile"), lines(text)]);
   }
 
-  /** The calls inside of this one, what policies decided about each, and their receipts, as far as the server tells. */
+  /** The calls inside of this one, what policies decided about each, and their receipts. */
   #drawInside(call) {
     const spans = store.spans.filter((one) => one.trace === call.call && one.side === "server" && isToolCall(one));
     const inner = spans.filter((one) => spans.some((other) => other.span === one.parent));

@@ -238,12 +238,15 @@ export function facts(pairs) {
   return h("dl.facts", known.map(([key, value]) => h("div", h("dt", key), h("dd", name(value)))));
 }
 
-/** Replace all children; the focus stays on the control with the same `data-key` or text. */
+/** Replace all children; the focus stays on the control with the same `data-key` or text, or goes to what is around. */
 export function redraw(parent, ...children) {
   const keyOf = (element) => element.dataset.key ?? element.textContent;
-  const focused = parent.contains(document.activeElement) ? keyOf(document.activeElement) : null;
+  const before = document.activeElement;
+  const isFocused = parent.contains(before);
   show(parent, ...children);
-  if (focused !== null) [...parent.querySelectorAll("button, a")].find((one) => keyOf(one) === focused)?.focus();
+  if (!isFocused) return;
+  const same = [...parent.querySelectorAll("button, a")].find((one) => keyOf(one) === keyOf(before));
+  (same ?? parent.closest("[tabindex]"))?.focus({ preventScroll: true });
 }
 
 export const memory = {

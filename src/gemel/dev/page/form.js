@@ -101,7 +101,7 @@ function makeField(schema, context) {
 function withoutNull({ default: none, ...schema }, context) {
   const isOther = (one) => !isNull(resolve(one, context.root));
   for (const key of ["anyOf", "oneOf"]) if (list(schema[key]).some(isOther)) schema[key] = schema[key].filter(isOther);
-  if (Array.isArray(schema.type) && schema.type.length > 1) schema.type = schema.type.filter((type) => type !== "null");
+  if (list(schema.type).length > 1) schema.type = schema.type.filter((type) => type !== "null");
   if (list(schema.enum).length > 1 && !schema.enumNames) schema.enum = schema.enum.filter((value) => value !== null);
   const field = makeField(schema, context);
   return { ...field, write: (value) => field.write(value ?? undefined) };

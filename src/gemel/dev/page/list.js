@@ -17,7 +17,7 @@ export class VirtualList {
   #selected = null;
   #reveal = false;
   #atEnd = true;
-  #end = 0; // how far it could be scrolled when it was drawn
+  #end = 0; // its scroll position at the end when it was drawn: the box may be smaller now
 
   constructor({ label, rowHeight, render, key, version = () => 0, onselect, onopen, follow = false }) {
     Object.assign(this, { rowHeight, render, key, version, onselect, onopen, follow });
@@ -53,7 +53,7 @@ export class VirtualList {
   }
 
   #scrolled() {
-    const { scrollTop, scrollHeight, clientHeight } = this.box; // the box may have another height than when it was drawn
+    const { scrollTop, scrollHeight, clientHeight } = this.box;
     this.#atEnd = scrollTop >= Math.min(this.#end, scrollHeight - clientHeight) - this.rowHeight;
     this.#schedule();
   }

@@ -39,6 +39,7 @@ export function questionView(question) {
 function answers({ question, type }, box, text, accept) {
   const answer = async (body) => {
     if (body === undefined) return;
+    box.closest("[tabindex]").focus({ preventScroll: true });
     box.inert = true;
     if (!await tryCommand({ do: "answer", question, ...body })) box.inert = false;
   };

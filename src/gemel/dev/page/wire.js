@@ -33,12 +33,12 @@ function messageDetail(message) {
     const choose = (kind) => show(place, kind === "tree" ? jsonView(data, "Message", 4) : textView(stringify(data)));
     return [segments("Show as", [["tree", "Tree"], ["raw", "Raw"]], choose, "message"), place];
   };
-  const cell = (object, key) => h("td", code(own(object, key), 2000));
+  const cell = (value) => h("td", code(value, 2000));
   return h("div.message",
     facts([["Time", clock(message.at)], ["Direction", DIRECTIONS[message.sender][1]], ["Size", bytes(message.size)],
       ["Id", message.id], ["Round", message.round]]),
     headers.length > 0 && h("section", h("h3", "HTTP headers"), table("HTTP headers", ["Header", "Value", "Decoded"],
-      headers.map(([key]) => [rowHead(name(key)), cell(full.headers, key), cell(decoded, key)]))),
+      headers.map(([key, value]) => [rowHead(name(key)), cell(value), cell(own(decoded, key))]))),
     h("div.message-body", full.data === undefined ? loader(message.n, lines(full.preview), "Load the whole message", draw) : draw(full.data)));
 }
 
