@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gemel.backends import MemoryBackend
+from gemel.backends.keys import make_key
 from gemel.backends.redis import RedisBackend
 from gemel.errors import GemelError
 from gemel.transports.http.server.sharing.mailbox import Mail, Mailbox
@@ -311,3 +312,24 @@ async def test_mail_arrives_though_the_store_has_lost_its_newest_writes(tmp_path
         for backend in backends:
             await backend.close()
         redis.kill()
+
+
+async def test_mail_arrives_though_the_inbox_has_expired_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its positions begin with 1 again."""
+    monkeypatch.setattr("gemel.transports.http.server.sharing.mailbox.INBOX_SECONDS", 0.2)
+    backend, got = MemoryBackend(), list[str]()
+
+    def handle(mail: Mail) -> None:
+        got.append(mail.session)
+
+    reader = Mailbox(backend, handle, lambda: None, lambda: None)
+    await reader.start()
+    for name in ("first", "second"):
+        await reader.post(reader.name, "changed", name)
+        await until(lambda name=name: got[-1:] == [name])
+        async with asyncio.timeout(10):
+            while await backend.end_of(make_key("inbox", reader.name)):  # noqa: ASYNC110 - not signalled
+                await asyncio.sleep(0.02)
+    assert got == ["first", "second"]
+    await reader.close()
+    await backend.close()

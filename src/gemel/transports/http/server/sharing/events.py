@@ -18,6 +18,7 @@ import msgspec
 
 from gemel import jsonrpc
 from gemel.backends.base import Backend
+from gemel.backends.log_reader import LogReader
 from gemel.backends.patience import Outage
 from gemel.errors import BackendError, GemelError, InvalidRequest, LogConflict, NotFinished, shorten
 from gemel.jsonrpc import RequestId
@@ -363,29 +364,41 @@ def events_after(events: list[StoredEvent], stream: int, number: int) -> list[St
     of_stream = [event for event in events if event.stream == stream]
     if not of_stream:
         raise InvalidRequest("The stream of this Last-Event-ID is no longer kept: call again")
-    if of_stream[0].previous > number:
+    following: list[StoredEvent] = []
+    for event in of_stream:
+        if event.number > number:
+            check_follows(event, number)
+            following.append(event)
+            number = event.number
+    return following
+
+
+def check_follows(event: StoredEvent, number: int) -> None:
+    """Raise InvalidRequest if there were events of its stream between a number and this event."""
+    if event.previous > number:
         raise InvalidRequest("Events after this Last-Event-ID are no longer kept: open the stream without it")
-    return [event for event in of_stream if event.number > number]
 
 
 class EventLogReader:
     """Reads the events of one writer, in order."""
 
     def __init__(self, backend: Backend, keys: SessionKeys, writer: str) -> None:
-        self._backend = backend
         self._keys = keys
         self._name = keys.events(writer)
         self._joiner = Joiner()
-        #: The position up to which was read.
-        self.position = 0
+        self._log = LogReader(backend, self._name)
+
+    @property
+    def position(self) -> int:
+        """The position up to which was read."""
+        return self._log.place.position
 
     async def read(self) -> list[StoredEvent]:
-        """Read the next events; none at the end. Raises BackendError."""
+        """Read the next events; none at the end. A store that loses writes may have some read again. Raises BackendError."""
         events: list[StoredEvent] = []
         while not events:
-            entries = await self._backend.read(self._name, after=self.position, most=100)
-            for position, box in entries:
-                self.position = position
+            entries = await self._log.read()
+            for _, box in entries:
                 data = self._joiner.feed(self._keys.open(box, self._name))
                 if data is not None:
                     try:
@@ -422,7 +435,8 @@ class Follower:
         self._keys = keys
         self._writer = place.writer
         self._stream = place.stream
-        self._number = place.number
+        #: The number of the newest event that the client has.
+        self._given = place.number
         self._ids = place.ids
         self._is_alive = is_alive
         self._ttl = ttl
@@ -443,7 +457,7 @@ class Follower:
         events: list[bytes] = []
         while more := await self._reader.read():
             events += self._encoded(more)
-        if self._last is None and (self._own >= self._number or not self._ids):
+        if self._last is None and (self._own >= self._given or not self._ids):
             raise InvalidRequest("The stream of this Last-Event-ID is no longer kept: call again")
         return events
 
@@ -493,12 +507,13 @@ class Follower:
                 self._own = event.number
             if event.stream != self._stream:
                 continue
-            if self._last is None and event.previous > self._number:
-                raise InvalidRequest("Events after this Last-Event-ID are no longer kept: open the stream without it")
+            if event.number > self._given:
+                check_follows(event, self._given)
+                self._given = event.number
+                if event.kind == "message":
+                    encoded.append(encode_event(self._keys, self._writer, event))
             self._last = event
             self.ended = self.ended or event.kind == "end"
-            if event.kind == "message" and event.number > self._number:
-                encoded.append(encode_event(self._keys, self._writer, event))
         return encoded
 
     async def _end(self) -> None:

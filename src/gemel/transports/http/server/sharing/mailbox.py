@@ -14,6 +14,7 @@ import msgspec
 
 from gemel.backends.base import Backend
 from gemel.backends.keys import make_key
+from gemel.backends.log_reader import LogReader
 from gemel.errors import GemelError
 from gemel.timeouts import wait_shared
 from gemel.transports.http.server.sharing.stored_sessions import FORMAT, Joiner, split
@@ -127,14 +128,10 @@ class Mailbox:
 
     async def _live(self) -> None:
         key, failed = _process_key(self.name), False
-        renewed = time.monotonic()
         while True:
             self._on_beat()
             await asyncio.sleep(BEAT)
             try:
-                if time.monotonic() - renewed > INBOX_SECONDS / 4:  # an inbox that expired would count from 1 again
-                    await self.post(self.name, "reply", "")
-                    renewed = time.monotonic()
                 if not await self._backend.touch(key, ttl=ALIVE):
                     await self._backend.set(key, bytes((FORMAT,)), ttl=ALIVE)
                     self._on_gap()  # others have taken this process for dead
@@ -215,27 +212,19 @@ class Mailbox:
 
     async def _read(self) -> None:
         """Handle what arrives. After a failure of the backend it is read when that is back."""
-        joiner = Joiner()
-        last: tuple[int, bytes] | None = None
+        joiner, reader = Joiner(), LogReader(self._backend, self._inbox(self.name))
         while True:
             self._arrived.clear()
             try:
-                # The last entry once more: a store that has lost its newest writes gives their positions to other entries.
-                after = 0 if last is None else last[0] - 1
-                entries = await self._backend.read(self._inbox(self.name), after=after, most=200)
+                entries = await reader.read()
             except GemelError:
                 await asyncio.sleep(BEAT / 10)
                 self._arrived.set()
                 continue
-            if last is not None and entries[:1] == [last]:
-                del entries[0]
-            elif last is not None or (entries and entries[0][0] > 1):
+            if reader.missing:
                 self._on_gap()
-                if last is not None and (not entries or entries[0][0] <= last[0]):
-                    last = None  # it was lost, and with it others before: what is there now counts from the beginning
-                    continue
-            for last in entries:
-                data = joiner.feed(last[1])
+            for _, entry in entries:
+                data = joiner.feed(entry)
                 if data is not None:
                     self._take(data)
             if not entries:

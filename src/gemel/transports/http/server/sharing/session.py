@@ -117,7 +117,7 @@ class _Uri(msgspec.Struct):
 _uri = msgspec.json.Decoder(_Uri).decode
 _changes = msgspec.json.Decoder(list[Changed] | None).decode
 _cancelled = msgspec.json.Decoder(CancelledParams).decode
-_cursor = msgspec.json.Decoder(tuple[int, str, int]).decode
+_cursor = msgspec.json.Decoder(Cursor).decode
 _token = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -521,8 +521,8 @@ class SharedSession(HttpSession):
         try:
             if cursor is None:
                 cursor = left
-            elif entries := await state.backend.read(self.keys.standing, after=cursor.given, most=1):
-                check_kept(cursor, entries[0][0])
+            else:
+                await check_kept(state.backend, self.keys, cursor)
         except BaseException:
             await self._leave_standing(opened, None)
             raise
@@ -610,7 +610,7 @@ class SharedSession(HttpSession):
             await mailbox.post(process, "read elsewhere", self.keys.digest, b"%d" % opened)
         elif process:
             reply = await mailbox.ask(process, "read elsewhere", self.keys.digest, b"%d" % opened)
-            left = Cursor(*_cursor(reply)) if reply else left
+            left = _cursor(reply) if reply else left
         return opened, left
 
     async def _reads(self, writer: str) -> bool:

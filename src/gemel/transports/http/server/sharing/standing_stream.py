@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from gemel.backends.base import Backend
+from gemel.backends.log_reader import BEGINNING, LogPlace, LogReader
 from gemel.errors import BackendError, ChannelClosed, GemelError, InvalidRequest
 from gemel.protocol.http import sse
 from gemel.protocol.records import Outgoing
@@ -28,9 +29,9 @@ _CHANGES = frozenset({*LIST_CHANGED.values(), "notifications/resources/updated"}
 
 
 class Cursor(NamedTuple):
-    """Up to where a client has the standing stream: the position in its log, and who told it of which changes."""
+    """Up to where a client has the standing stream: the place in its log, and who told it of which changes."""
 
-    given: int
+    given: LogPlace
     process: str
     told: int
 
@@ -45,7 +46,7 @@ class StandingStream(SessionStream):
         told: The present position of changes; with True, as it is when the change in hand is sent.
     """
 
-    __slots__ = ("_arrived", "_backend", "_keys", "_position", "_since", "_told", "_writer")
+    __slots__ = ("_arrived", "_backend", "_keys", "_place", "_since", "_told", "_writer")
 
     def __init__(
         self,
@@ -64,8 +65,8 @@ class StandingStream(SessionStream):
         self._told = told
         #: Who told its client of changes before this process, until it has gone on from there.
         self._since: tuple[str, int] | None = None
-        #: The position of the log that was given to the response.
-        self._position = 0
+        #: Up to where the log was given to the response.
+        self._place = BEGINNING
         self._arrived = asyncio.Event()
 
     def add(self, message: Outgoing) -> None:
@@ -88,7 +89,7 @@ class StandingStream(SessionStream):
 
     def _id(self, *, sending: bool = False) -> str:
         process, told = self._since or self._told(sending)
-        return f"{self._keys.tag}.s.{self._position}.{process}.{told}"
+        return f"{self._keys.tag}.s.{self._place.position}-{self._place.mark}.{process}.{told}"
 
     def opening(self) -> bytes:
         """The stream begins when a GET is carried."""
@@ -114,7 +115,7 @@ class StandingStream(SessionStream):
         """Carry the stream with this response, from where its client has it."""
         self.response = response
         response.stream = self
-        self._position = cursor.given
+        self._place = cursor.given
         self._since = (cursor.process, cursor.told)
         # Without an event, too: the client waits for the head of the response.
         response.feed(b"" if self.retry is None else sse.priming(self._id(), self.retry))
@@ -127,14 +128,10 @@ class StandingStream(SessionStream):
         """Carry it no longer. Returns up to where its client has it."""
         process, told = self._since or self._told(False)
         self.response = None
-        return Cursor(self._position, process, told)
+        return Cursor(self._place, process, told)
 
     async def read(self, response: StreamResponse) -> None:
-        """Give the messages of the log to a response, until it ends or the task is cancelled.
-
-        Raises:
-            InvalidRequest: Messages after the position of the client are no longer kept.
-        """
+        """Give the messages of the log to a response, until it ends or the task is cancelled."""
         loop, name = asyncio.get_running_loop(), self._keys.standing
 
         def wake() -> None:
@@ -142,26 +139,23 @@ class StandingStream(SessionStream):
                 loop.call_soon_threadsafe(self._arrived.set)
 
         stop = self._backend.watch(name, wake)
-        joiner, position = Joiner(), self._position
+        joiner, reader = Joiner(), LogReader(self._backend, name, self._place)
         try:
             while not response.done:
                 self._arrived.clear()
                 try:
-                    entries = await self._backend.read(name, after=position, most=100)
-                    if not entries and position and await self._backend.end_of(name) < position:
-                        position = self._position = 0  # the log has expired and begins again
-                        continue
+                    entries = await reader.read()
                 except GemelError as exc:
                     logger.debug("the messages of a session can't be read yet: %s", exc)
                     await asyncio.sleep(BEAT / 5)
                     continue
-                if entries and entries[0][0] > position + 1:
+                if reader.missing == "dropped":
                     logger.warning("messages of a session were dropped before its client read them")
-                for position, box in entries:
+                for place, box in entries:
                     if self.response is not response:  # another one goes on from where this one ended
                         return
                     if (data := self._joined(joiner, box)) is not None:
-                        self._position = position
+                        self._place = place
                         response.feed(sse.encode(data, id=self._id()))
                         await response.room()
                 if not entries:
@@ -188,15 +182,18 @@ def parse_cursor(keys: SessionKeys, text: str) -> Cursor | None:
         return None
     try:
         tag, _, given, process, told = parts
-        cursor = Cursor(int(given[:16]), process[:40], int(told[:16]))
+        position, _, mark = given[:40].partition("-")
+        cursor = Cursor(LogPlace(int(position[:16]), mark), process[:40], int(told[:16]))
     except ValueError:
         raise unknown_event(text) from None
-    if tag != keys.tag or cursor.given < 0:
+    if tag != keys.tag or cursor.given.position < 0:
         raise unknown_event(text)
     return cursor
 
 
-def check_kept(cursor: Cursor, first: int) -> None:
-    """Raise InvalidRequest if messages after the place of a client were dropped."""
-    if first > cursor.given + 1:
+async def check_kept(backend: Backend, keys: SessionKeys, cursor: Cursor) -> None:
+    """Raise InvalidRequest if messages after the place of a client were dropped, BackendError if that can't be told."""
+    reader = LogReader(backend, keys.standing, cursor.given)
+    await reader.read(most=1)
+    if reader.missing == "dropped":
         raise InvalidRequest("Events after this Last-Event-ID are no longer kept: open the stream without it")

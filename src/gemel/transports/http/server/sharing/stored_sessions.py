@@ -11,6 +11,7 @@ from hashlib import sha256
 import msgspec
 
 from gemel.backends.keys import make_key
+from gemel.backends.log_reader import BEGINNING, LogPlace
 from gemel.encryption import KEY_BYTES, KeyRing
 from gemel.errors import BackendError, GemelError, Overloaded
 from gemel.protocol.http.request import Owner
@@ -44,8 +45,8 @@ class SessionRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     opened: int = 0
     #: The process that told the session of changes last, and up to which of its positions.
     told: tuple[str, int] = ("", -1)
-    #: The position in the standing log up to which its client was given messages.
-    given: int = 0
+    #: The place in the standing log up to which its client was given messages.
+    given: LogPlace = BEGINNING
     #: What functions keep in the session: JSON by its keys.
     state: dict[str, msgspec.Raw] = {}
 
