@@ -146,6 +146,22 @@ async def test_a_database_that_others_write_to_for_too_long_is_busy(path: Path) 
     await backend.close()
 
 
+async def test_all_writes_that_wait_for_a_busy_database_fail_together(path: Path) -> None:
+    """And not one group after the other, each of which would wait for as long."""
+    backend = SqliteBackend(path, busy_timeout=1)
+    await backend.set("a", b"1")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    async with asyncio.timeout(12):
+        writes = [backend.set(f"key {number}", b"2") for number in range(640)]
+        results = await asyncio.gather(*writes, return_exceptions=True)
+    assert {type(result) for result in results} == {BackendError}
+    other.execute("COMMIT")
+    other.close()
+    await backend.set("a", b"2")
+    await backend.close()
+
+
 async def test_the_event_loop_runs_while_the_database_is_busy(path: Path) -> None:
     backend = SqliteBackend(path)
     await backend.set("a", b"1")

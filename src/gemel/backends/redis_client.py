@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -42,8 +42,8 @@ _HostAndPort: TypeAlias = tuple[str, int]
 
 #: Commands without a reply, and bytes of commands that were not sent. Beyond, `Overloaded` is raised.
 _MAX_PENDING, _MAX_UNSENT_BYTES = 10_000, 64 << 20
-#: Seconds after a failure to connect in which commands fail at once: at first and at most.
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
+#: Seconds between two attempts to connect, at first and at most, and after the last command for which they go on.
+_FIRST_PAUSE, _LONGEST_PAUSE, _LONGEST_ABSENCE = 0.05, 0.5, 30.0
 #: How often one command is sent to other nodes of a cluster, and seconds to wait for a cluster that reorganizes itself.
 _REDIRECTIONS, _REORGANIZATION_PAUSE = 8, 0.1
 _RETRY_MS = 1000
@@ -68,12 +68,16 @@ class ReplyLost(Exception):
 class RedisLane:
     """One connection at a time, whose commands are sent without waiting for the replies of earlier ones.
 
+    After Redis could not be connected, or did not answer in time, commands fail at once until it is connected again.
+
     Args:
+        name: The Redis, for errors.
         connect: Opens and checks a connection. Raises BackendError.
         timeout: Seconds that a reply may take.
     """
 
-    def __init__(self, connect: Callable[[], Awaitable[AnyConnection]], timeout: float) -> None:
+    def __init__(self, name: str, connect: Callable[[], Awaitable[AnyConnection]], timeout: float) -> None:
+        self._name = name
         self._connect = connect
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
@@ -86,10 +90,9 @@ class RedisLane:
         self._idle: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._late = False
-        #: Why the last attempt to connect failed, until when that stands, and how long the next failure stands.
-        self._failure: tuple[str, int | None] | None = None
-        self._failed_until = 0.0
-        self._pause = _FIRST_PAUSE
+        #: Why there is no connection, and when a command was refused for that reason.
+        self._failure: BackendError | None = None
+        self._refused_at = 0.0
 
     def send(self, args: Sequence[bytes]) -> asyncio.Future[Any]:
         """Send a command soon.
@@ -104,8 +107,9 @@ class RedisLane:
             BackendError: There is no connection.
             Overloaded: Too many commands wait.
         """
-        if self._failure is not None and self._loop.time() < self._failed_until:
-            raise BackendError(*self._failure)
+        if self._failure is not None:
+            self._refused_at = self._loop.time()
+            raise _copy(self._failure)
         if len(self._unsent) + len(self._sent) >= _MAX_PENDING or self._unsent_bytes > _MAX_UNSENT_BYTES:
             raise Overloaded(f"More than {_MAX_PENDING} operations, or {_MAX_UNSENT_BYTES >> 20} MiB, wait for Redis")
         data = b"*%d\r\n" % len(args) + b"".join([b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in args])
@@ -125,25 +129,29 @@ class RedisLane:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        """Connect as long as there are commands, and send them."""
+        """Connect as long as there are commands, and send them. After a failure, connect before the next command comes."""
+        pause = _FIRST_PAUSE
         try:
-            while self._unsent:
+            while self._unsent or self._failure is not None:
                 try:
                     connection = await self._connect()
+                    self._failure, pause = None, _FIRST_PAUSE
+                    await self._use(connection)
                 except BackendError as exc:
-                    self._failure = str(exc), exc.retry_after_ms
-                    self._failed_until = self._loop.time() + self._pause
-                    self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+                    if self._failure is None:
+                        self._refused_at = self._loop.time()
+                    self._failure = exc
                     self._fail_unsent(exc)
-                    return
-                self._failure, self._pause = None, _FIRST_PAUSE
-                await self._use(connection)
+                    if self._loop.time() - self._refused_at > _LONGEST_ABSENCE:
+                        return
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
-            self._task = None
+            self._task = self._failure = None
             self._fail_unsent(BackendError("The connection to Redis was closed"))
 
     async def _use(self, connection: AnyConnection) -> None:
-        """Send commands and receive replies until the connection ends."""
+        """Send commands and receive replies until the connection ends. Raises BackendError if a reply does not come in time."""
         reader = self._loop.create_task(self._read(connection))
         reader.add_done_callback(self._wake)
         failed = True
@@ -169,15 +177,17 @@ class RedisLane:
                 self._timer.cancel()
                 self._timer = None
             reader.cancel()
-            reason = f"did not answer within {self._timeout:g} seconds" if self._late else "closed the connection"
-            self._late = False
+            late, self._late = self._late, False
+            error = _no_answer(self._name, self._timeout) if late else f"{self._name} closed the connection"
             for future, _ in self._sent:
                 if not future.done():
-                    future.set_exception(ReplyLost(reason))
+                    future.set_exception(ReplyLost(error))
             self._sent.clear()
             await asyncio.wait([reader])
             with suppress(RedisError, OSError, RuntimeError):
                 await connection.disconnect(nowait=failed)  # a dead server must not be waited for
+        if late:
+            raise BackendError(error, _RETRY_MS)
 
     def _take_unsent(self) -> list[bytes]:
         now = self._loop.time()
@@ -226,7 +236,7 @@ class RedisLane:
     def _fail_unsent(self, error: BackendError) -> None:
         for future, _ in self._unsent:
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(_copy(error))
         self._unsent, self._unsent_bytes = [], 0
 
 
@@ -243,7 +253,7 @@ class RedisClient:
         self.address = address
         self._timeout = timeout
         self._check = check
-        self._lane = RedisLane(lambda: self.connect(b""), timeout)
+        self._lane = RedisLane(address.name, lambda: self.connect(b""), timeout)
 
     async def call(self, key: bytes, *args: bytes, repeatable: bool = False) -> Any:
         """Execute a command.
@@ -260,12 +270,7 @@ class RedisClient:
             BackendError: It failed, or its outcome is unknown.
             Overloaded: Redis has no room, or too many operations wait.
         """
-        try:
-            return await self._exchange(self._lane, args, repeatable)
-        except NoScriptError:
-            raise
-        except ResponseError as exc:
-            raise self.error(exc) from None
+        return await self._limit(self._call(key, *args, repeatable=repeatable))
 
     async def run(self, script: Script, keys: Sequence[bytes], *args: bytes, repeatable: bool = False) -> Any:
         """Execute a script.
@@ -283,11 +288,30 @@ class RedisClient:
             BackendError: It failed, or its outcome is unknown.
             Overloaded: Redis has no room, or too many operations wait.
         """
-        passed = (b"%d" % len(keys), *keys, *args)
+        return await self._limit(self._run(script, (b"%d" % len(keys), *keys, *args), repeatable=repeatable))
+
+    async def _limit(self, operation: Coroutine[Any, Any, Any]) -> Any:
+        """Wait for an operation as long as it may take, with all of its commands."""
         try:
-            return await self.call(keys[0], b"EVALSHA", script.digest, *passed, repeatable=repeatable)
+            async with asyncio.timeout(self._timeout):
+                return await operation
+        except TimeoutError:
+            raise BackendError(_no_answer(self.address.name, self._timeout), _RETRY_MS) from None
+
+    async def _run(self, script: Script, passed: Sequence[bytes], *, repeatable: bool) -> Any:
+        key = passed[1]
+        try:
+            return await self._call(key, b"EVALSHA", script.digest, *passed, repeatable=repeatable)
         except NoScriptError:  # this server does not have it yet, or any longer
-            return await self.call(keys[0], b"EVAL", script.body, *passed, repeatable=repeatable)
+            return await self._call(key, b"EVAL", script.body, *passed, repeatable=repeatable)
+
+    async def _call(self, key: bytes, *args: bytes, repeatable: bool) -> Any:
+        try:
+            return await self._exchange(self._lane, args, repeatable)
+        except NoScriptError:
+            raise
+        except ResponseError as exc:
+            raise self.error(exc) from None
 
     async def _exchange(self, lane: RedisLane, args: Sequence[bytes], repeatable: bool) -> Any:
         try:
@@ -298,7 +322,7 @@ class RedisClient:
                     raise
                 return await lane.send(args)
         except ReplyLost as exc:
-            raise BackendError(f"{self.address.name} {exc}", _RETRY_MS) from None
+            raise BackendError(str(exc), _RETRY_MS) from None
 
     async def connect(self, key: bytes) -> AnyConnection:
         """Open a connection to where a key is, for commands or for messages. Raises BackendError."""
@@ -412,14 +436,11 @@ class RedisClusterClient(RedisClient):
         self._moved: dict[int, _HostAndPort] = {}
         self._reading: asyncio.Task[None] | None = None
 
-    async def call(self, key: bytes, *args: bytes, repeatable: bool = False) -> Any:
-        """Execute a command on the node that has its key; see `RedisClient.call`."""
-        if not self._is_checked:
+    async def _call(self, key: bytes, *args: bytes, repeatable: bool) -> Any:
+        """Execute a command on the node that has its key."""
+        if not self._is_checked and key != self._first_key:
             await self._call(self._first_key, b"EXISTS", self._first_key, repeatable=True)
             self._is_checked = True
-        return await self._call(key, *args, repeatable=repeatable)
-
-    async def _call(self, key: bytes, *args: bytes, repeatable: bool) -> Any:
         slot = key_slot(key)
         asked: _HostAndPort | None = None
         error: Exception = BackendError("")
@@ -453,7 +474,8 @@ class RedisClusterClient(RedisClient):
     def _lane_of(self, node: _HostAndPort) -> RedisLane:
         lane = self._lanes.get(node)
         if lane is None:
-            lane = self._lanes[node] = RedisLane(lambda: self._open(lambda: _immediately(node)), self._timeout)
+            name = f"{self.address.name}, node {node[0]}:{node[1]}"
+            lane = self._lanes[node] = RedisLane(name, lambda: self._open(lambda: _immediately(node)), self._timeout)
         return lane
 
     async def connect(self, key: bytes) -> AnyConnection:
@@ -501,6 +523,16 @@ class RedisClusterClient(RedisClient):
     async def close(self) -> None:
         for lane in self._lanes.values():
             await lane.close()
+
+
+def _no_answer(name: str, seconds: float) -> str:
+    """The error of a Redis that hangs."""
+    return f"{name} did not answer within {seconds:g} seconds"
+
+
+def _copy(error: BackendError) -> BackendError:
+    """Return an error for one more caller: what is raised twice would keep the frames of both."""
+    return BackendError(str(error), error.retry_after_ms)
 
 
 async def _immediately(node: _HostAndPort) -> _HostAndPort:

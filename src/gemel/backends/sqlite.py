@@ -88,7 +88,7 @@ class SqliteBackend(Backend, Reopenable):
     Args:
         path: The file. It is made if it is missing, readable by its owner only; its directory must exist, on a local disk.
         max_bytes: How large the file may become. Beyond, `Overloaded` is raised.
-        busy_timeout: Seconds to wait while other processes write.
+        busy_timeout: Seconds to wait while other processes write. An operation that waits behind another one takes twice as long.
         synchronous: With "full", values and logs survive power failures: each write waits for the disk. With "normal", which is
             faster, a power failure may forget the last ones; the death of processes does not.
             https://sqlite.org/pragma.html#pragma_synchronous

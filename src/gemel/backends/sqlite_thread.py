@@ -114,22 +114,25 @@ class DatabaseThread:
             waiting, self._waiting = self._waiting, []
         writes = [write for write in waiting if not write.result.cancelled()]
         for start in range(0, len(writes), GROUP):
-            self._commit(writes[start : start + GROUP])
+            try:
+                self._commit(writes[start : start + GROUP])
+            except BackendError as exc:  # the database is busy: the others have waited as long
+                _finish(writes[start:], [_Outcome(None, exc)] * (len(writes) - start))
+                return
 
     def _commit(self, group: list[_Write]) -> None:
-        """Commit writes together, or one by one if that fails."""
+        """Commit writes together, or one by one if that fails. Raises BackendError if others write all the time."""
         try:
             outcomes = self.do(lambda db: self._write(db, group))
         except Exception as exc:
-            is_busy = isinstance(exc, BackendError) and exc.retry_after_ms is not None
-            if len(group) > 1 and not is_busy:
+            if isinstance(exc, BackendError) and exc.retry_after_ms is not None:
+                raise
+            if len(group) > 1:
                 for write in group:
                     self._commit([write])
                 return
-            outcomes = [_Outcome(None, exc)] * len(group)
-        for loop in {write.result.get_loop() for write in group}:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(_settle, loop, group, outcomes)
+            outcomes = [_Outcome(None, exc)]
+        _finish(group, outcomes)
 
     def _write(self, db: sqlite3.Connection, group: list[_Write]) -> list[_Outcome]:
         durable = self._full and any(write.durable for write in group)
@@ -170,6 +173,13 @@ def _outcome(db: sqlite3.Connection, work: Work) -> _Outcome:
         raise
     except Exception as exc:
         return _Outcome(None, exc)
+
+
+def _finish(group: list[_Write], outcomes: list[_Outcome]) -> None:
+    """Give all who wait for writes their outcomes."""
+    for loop in {write.result.get_loop() for write in group}:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_settle, loop, group, outcomes)
 
 
 def _settle(loop: asyncio.AbstractEventLoop, group: list[_Write], outcomes: list[_Outcome]) -> None:

@@ -173,7 +173,11 @@ async def test_workers_of_one_server_share_its_sessions(tmp_path: Path) -> None:
 
 
 @needs_redis
-async def test_calls_go_on_while_the_store_is_gone_and_listeners_get_what_they_missed(redis_store: RedisServer) -> None:
+@pytest.mark.parametrize(("leave", "come_back"), [("kill", "start"), ("pause", "resume")])
+async def test_calls_go_on_while_the_store_is_away_and_listeners_get_what_they_missed(
+    redis_store: RedisServer, leave: str, come_back: str
+) -> None:
+    """It refuses connections, or it hangs."""
     async with apps(redis_store.url) as (a, b):
         session = await a.site.session()
         stream = await b.site.listen(session)
@@ -182,13 +186,13 @@ async def test_calls_go_on_while_the_store_is_gone_and_listeners_get_what_they_m
         asking = await a.site.call(session, handshake_call("ask"))
         await asking.head()
         question = await asking.message()
-        redis_store.kill()
+        await asyncio.to_thread(getattr(redis_store, leave))
         for app in (a, b):
             assert text_of(await call(app, session, "add", a=1, b=1)) == "2"
         await call(a, session, "announce", text="meanwhile")
         await call(a, session, "more")
         await refused(a, session, question)
-        redis_store.start()
+        await asyncio.to_thread(getattr(redis_store, come_back))
         methods: set[str] = set()
         while not {"notifications/message", "notifications/tools/list_changed"} <= methods:
             methods.add((await stream.message())["method"])
