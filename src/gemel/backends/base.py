@@ -49,7 +49,8 @@ class Backend(Protocol):
     """Publishes change notifications, and keeps what the processes of a server share.
 
     The asynchronous methods can be used from any event loop. They raise `ValueError` for a key, value, time or number that is
-    not allowed, `Overloaded` if there is no room, and `BackendError` if the backend can't be reached or is damaged.
+    not allowed, `Overloaded` if there is no room, and `BackendError` if the backend can't be reached or is damaged. Each ends
+    within seconds, also if the store hangs, unless its text says otherwise: those who wait for it set no time limit.
     """
 
     @property

@@ -40,6 +40,11 @@ class Lease:
         """Whether it has ended while it was held."""
         return time.monotonic() >= self._until
 
+    async def wait_lost(self) -> None:
+        """Wait until it has ended while it was held: then what must not happen twice has to stop."""
+        while (left := self._until - time.monotonic()) > 0:  # noqa: ASYNC110  # it is renewed meanwhile
+            await asyncio.sleep(left)
+
     def check(self) -> None:
         """Do nothing while the lease is held.
 

@@ -147,7 +147,8 @@ class RedisBackend(Backend, Reopenable):
             host2` (some nodes); also with `rediss+` for TLS, and `valkey` for `redis`. Options `prefix`, `timeout`, `username`,
             `password`, `sentinel_username`, `sentinel_password`, `client_name`, and those of redis-py that begin with `ssl_`.
         prefix: What all keys and channels begin with: several servers can share a Redis. None takes that of the URL, else "gemel".
-        timeout: Seconds that an operation may take; None takes those of the URL, else 5.
+        timeout: Seconds that an operation may take; None takes those of the URL, else 5. After one without a reply in time,
+            others fail at once until Redis answers again.
 
     Raises:
         DefinitionError: The URL, the prefix or the time can't be used.

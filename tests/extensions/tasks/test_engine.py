@@ -650,3 +650,60 @@ async def test_a_store_that_is_down_is_one_line_in_the_log_and_its_return_anothe
         backend.down = False
         await until(lambda: len(lines()) == 2)
         assert "Tasks are begun again" in lines()[-1]
+
+
+class Hanging(MemoryBackend):
+    """Answers nothing while it hangs."""
+
+    shared = True
+    hangs = False
+
+    async def _answer(self) -> None:
+        if self.hangs:
+            await asyncio.get_running_loop().create_future()
+
+    async def get(self, key: str) -> bytes | None:
+        await self._answer()
+        return await super().get(key)
+
+    async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
+        await self._answer()
+        return await super().replace(key, expected, value, ttl=ttl)
+
+    async def end_of(self, log: str) -> int:
+        await self._answer()
+        return await super().end_of(log)
+
+    async def read(self, log: str, *, after: int = 0, most: int = 1000) -> list[tuple[int, bytes]]:
+        await self._answer()
+        return await super().read(log, after=after, most=most)
+
+    def lease(self, key: str, *, ttl: float, wait: float | None = None) -> Any:
+        async def take(owner: bytes) -> int:
+            await self._answer()
+            return 1
+
+        async def release(owner: bytes) -> None:
+            pass
+
+        return hold_lease(take, release, key, ttl=ttl, wait=wait)
+
+
+async def test_runs_stop_when_the_lease_ends_though_the_store_hangs() -> None:
+    """Another process, which reaches the store, may begin them from then on."""
+    backend, ends = Hanging(), list[str]()
+
+    async def body(task_id: str) -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            ends.append(task_id)
+            raise
+
+    runner = Runner(body)
+    async with running(backend, runner, lease=SHORT) as engine:
+        await engine.submit("task")
+        await until(lambda: runner.runs["task"])
+        backend.hangs = True
+        await until(lambda: ends == ["task"])
+        backend.hangs = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,8 +13,12 @@ import pytest
 from gemel import BackendError, Client, Context, Overloaded, PeerError, Server, Tasks, ToolCallError
 from gemel.backends import MemoryBackend, SqliteBackend
 from gemel.backends.keys import make_key
+from gemel.extensions.tasks.backend_engine import BackendEngine
 from gemel.extensions.tasks.index import BUCKETS
 from tests.backends.redis_server import needs_redis, redis_server
+
+#: Seconds of the lease of a process. A third of it is more than the longest pause between two tries to record a result.
+LEASE = 4.0
 
 eras = pytest.mark.parametrize("era", ["2025", "2026"])
 failures = pytest.mark.parametrize("failure", [Overloaded("the store is full"), BackendError("the store is away")])
@@ -193,3 +198,46 @@ async def test_a_task_that_runs_while_the_store_loses_its_last_writes_ends(tmp_p
             task = await client.call_tool("job", {}, task=True)
             assert (await task.result(total=30)).text == "one two"
     assert ran == ["first", "second", "first", "second"]
+
+
+@needs_redis
+@pytest.mark.long
+@pytest.mark.parametrize("in_step", [True, False])
+async def test_a_result_is_kept_though_the_store_hangs_for_longer_than_the_lease(tmp_path: Path, in_step: bool) -> None:
+    """Whatever process goes on with the task, what has its result does not run again."""
+    began, paid, runs = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def charge() -> str:
+        runs.append("charge")
+        began.set()
+        await paid.wait()
+        return "paid"
+
+    def make_server(url: str) -> Server[Any]:
+        server: Server[Any] = Server("shop", backend=url)
+        server.add_extension(Tasks(poll_interval=0.05, engine=BackendEngine(server.backend, lease=LEASE)))
+
+        @server.tool(task=True)
+        async def pay(ctx: Context) -> str:
+            return await (ctx.step(charge) if in_step else charge())
+
+        return server
+
+    with redis_server(tmp_path / "redis") as redis:
+        servers = [make_server(f"{redis.url}/0?timeout=1") for _ in range(2)]
+        async with Client(servers[0], era="2026") as client, Client(servers[1], era="2026") as other:
+            task = await client.call_tool("pay", task=True)
+            await began.wait()
+            redis.pause()
+            paid.set()
+            await asyncio.sleep(LEASE + 1.0)
+            redis.resume()
+            async with asyncio.timeout(60):
+                while True:
+                    with suppress(PeerError):
+                        assert (await (await other.tasks.resume(str(task.id))).result()).text == "paid"
+                        break
+                    await asyncio.sleep(0.1)
+        for server in servers:
+            await server.backend.close()
+    assert runs == ["charge"]

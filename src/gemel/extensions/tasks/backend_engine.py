@@ -447,36 +447,55 @@ class _LoopEngine:
                 try:
                     async with self._backend.lease(self._process_key(name), ttl=self._lease, wait=self._lease) as lease:
                         self._held, self.name_held, pause = lease, name, _FIRST_PAUSE
-                        try:
-                            await self._serve(runner, lease, outage)
-                        finally:
-                            await self._leave(runner, name)
+                        await self._serve_until_lost(runner, lease, outage)
                 except (GemelError, TimeoutError) as exc:
                     outage.failed(exc)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, _LONGEST_PAUSE, self._lease / 3)
         finally:
             stop()
 
-    async def _serve(self, runner: TaskRunner, lease: Lease, outage: Outage) -> None:
-        self._next_sweep = 0.0
-        while not lease.lost:
+    async def _serve_until_lost(self, runner: TaskRunner, lease: Lease, outage: Outage) -> None:
+        """Serve with a lease. When it ends, all runs stop at once, whatever is waited for: another process may begin them."""
+        serving = self._loop.create_task(self._serve(runner, outage))
+        losing = self._loop.create_task(lease.wait_lost())
+        try:
+            await asyncio.wait([serving, losing], return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+        finally:
+            serving.cancel()
+            losing.cancel()
+            await self._leave(runner, self.name_held)
+            await asyncio.wait([serving, losing])
+
+    async def _serve(self, runner: TaskRunner, outage: Outage) -> None:
+        if outage.reason is not None:
+            self._next_sweep = self._time_of_sweep()
+        while True:
             self._look.clear()
             try:
                 if time.monotonic() >= self._next_sweep:
-                    self._next_sweep = time.monotonic() + self._lease / 3 * random.uniform(0.8, 1.2)
+                    self._next_sweep = self._time_of_sweep()
                     await self._sweep(runner)
+                    outage.ended()
                 await self._send_hints()
                 await self._read_hints()
                 await self._take_waiting()
-                outage.ended()
             except GemelError as exc:
                 outage.failed(exc)
-                self._next_sweep = 0.0
+                self._next_sweep = self._time_of_sweep()
                 await asyncio.sleep(min(_FIRST_PAUSE, self._lease / 15))
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._lease / 15):  # wait_for of Python 3.11 can swallow a cancellation
                     await self._look.wait()
+
+    def _time_of_sweep(self) -> float:
+        """When all tasks are looked at again, by `time.monotonic`.
+
+        After an outage, too: first all processes record what they have done meanwhile, then others may have their tasks.
+        """
+        return time.monotonic() + self._lease / 3 * random.uniform(0.8, 1.2)
 
     async def _sweep(self, runner: TaskRunner) -> None:
         """Look at all tasks: some wait, some were woken, some belong to processes that have died."""
@@ -529,7 +548,7 @@ class _LoopEngine:
             self._hint(entries)
 
     async def _leave(self, runner: TaskRunner, process: str) -> None:
-        """Stop all runs, and let other processes have the tasks."""
+        """Stop all runs, and let other processes have the tasks; without the lease, those find out by themselves."""
         kept, self._held = bool(self._process), None
         tasks, runs = set(self._owned), list(self._runs)
         for run, task_id in list(self._runs.items()):
@@ -538,11 +557,12 @@ class _LoopEngine:
             is_released = task_id in self._running and runner.release(task_id)
             if kept and not is_released:
                 run.cancel()
-        if runs:
+        if runs and kept:  # else they end by themselves, when they have recorded the results that they have
             _, late = await asyncio.wait(runs, timeout=self._grace)
-            for run in late:
-                run.cancel()
-            late = (await asyncio.wait(late, timeout=0.1))[1] if late else late
+            for _ in range(2):  # the second time, what can't be stored is given up
+                for run in late:
+                    run.cancel()
+                late = (await asyncio.wait(late, timeout=0.1))[1] if late else late
             if late:
                 logger.warning(
                     "Tasks did not stop within %g seconds: %s", self._grace, ", ".join(self._runs[run] for run in late)

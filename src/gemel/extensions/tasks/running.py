@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, NoReturn
 from weakref import ReferenceType
@@ -46,6 +46,7 @@ from gemel.schema.base import RESERVED, Result
 from gemel.schema.notifications import ProgressParams
 from gemel.server.elicitation.elicit import ClientInput, InputRefused, KeyedElicitation, RunningStep, StepCall
 from gemel.session import Session
+from gemel.timeouts import wait_shared
 from gemel.values.encoding import ordered_text
 
 logger = logging.getLogger("gemel")
@@ -243,13 +244,26 @@ class RunningTask:
             except Exception as exc:
                 if not call.retry:
                     text = shorten(f"{call.name} failed: {exc}", MESSAGE_LENGTH).encode("utf-8", "replace")
-                    await self._record("failed", key, text)
+                    await self._to_the_end(self._record("failed", key, text))
                 raise
-            await self._record("done", key, text)
+            await self._to_the_end(self._record("done", key, text))
         finally:
             self._steps.discard(step.scope)
             self._end_if_released()
         return text
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Store what was done, though the run is cancelled: no other run may have begun yet. A second time, it is given up."""
+        if not self._store.backend.shared:
+            return await work
+        storing = self._loop.create_task(work)
+        try:
+            await wait_shared(storing)
+        except asyncio.CancelledError:
+            await asyncio.wait([storing])
+            raise
+        finally:
+            storing.cancel()
 
     async def _record(self, event: Event, key: str, text: bytes = b"") -> None:
         try:
@@ -416,6 +430,9 @@ class RunningTask:
 
     async def complete(self, result: bytes, *, failed: bool) -> None:
         """Store the result and the final state. Raises TaskGone, and Overloaded if there is no room for it."""
+        await self._to_the_end(self._complete(result, failed=failed))
+
+    async def _complete(self, result: bytes, *, failed: bool) -> None:
         parts = await keep_trying(lambda: self._store.store_result(self.record, result))
 
         def end(record: TaskRecord) -> bool:
@@ -428,7 +445,7 @@ class RunningTask:
 
     async def fail(self, error: ErrorObject) -> None:
         """Store an error as the final state. Raises TaskGone."""
-        await self._end(lambda record: record.end_with(error))
+        await self._to_the_end(self._end(lambda record: record.end_with(error)))
 
     async def _end(self, edit: Callable[[TaskRecord], bool]) -> None:
         try:
