@@ -192,10 +192,8 @@ async def during_an_outage(server: RedisServer, begin: Any, end: Any, *, cut: bo
     backend.publish(Changed("tools"))
     other.publish(Changed("prompts"))
     # A connection that is being replaced since it was silent misses them, and says so.
-    for told, change in ((heard, Changed("tools")), (own, Changed("prompts"))):
-        await until(
-            lambda told=told, change=change: any(each == change or isinstance(each, ChangesLost) for each in told)
-        )
+    await until(lambda: Changed("tools") in heard or any(isinstance(event, ChangesLost) for event in heard))
+    await until(lambda: Changed("prompts") in own or any(isinstance(event, ChangesLost) for event in own))
     await backend.close()
     await other.close()
 
