@@ -112,3 +112,16 @@ async def test_a_resumed_call_gets_its_result_though_the_store_has_lost_some_of_
         assert await told(2) == [f"{2 + lost}", f"{3 + lost}"]
         steps.put_nowait(0)
         assert text_of(await resumed.message()) == "counted"
+
+
+async def test_a_stream_ends_if_the_store_has_lost_its_session(redis: RedisServer) -> None:
+    """So that its client begins a new session, and does not wait for messages that never come."""
+    async with apps(redis.url) as (a, b):
+        session = await a.site.session()
+        stream = await a.site.listen(session)
+        assert (await stream.head()).status == 200
+        await asyncio.to_thread(redis.ask, "FLUSHALL")
+        while await stream.event(20) is not None:
+            pass
+        for app in (a, b):
+            assert (await (await app.site.listen(session)).reply()).status == 404
