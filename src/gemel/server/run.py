@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import threading
@@ -27,6 +28,8 @@ from gemel.transports.event_loop import run_in_own_loop
 if TYPE_CHECKING:
     from gemel.transports.http.server.options import HttpAppOptions
 
+logger = logging.getLogger("gemel")
+
 _loading: ContextVar[bool] = ContextVar("gemel_loading", default=False)
 
 
@@ -47,7 +50,7 @@ class Runnable(Protocol):
         """The server as an ASGI app."""
         ...
 
-    def check_workers(self) -> None:
+    def check_workers(self, *, forked: bool = False) -> None:
         """Check what several processes need. Raises StartError."""
 
     def expect_offers(self) -> None:
@@ -211,9 +214,15 @@ def _run_workers(server: Runnable, options: Any, *, sessions: bool) -> None:
     """Serve in several processes, without HTTP sessions if those can't be shared and were not asked for."""
     from gemel.transports.http.server.workers.run import run_workers
 
-    server.check_workers()
+    server.check_workers(forked=True)
     app = _http_app(server, options)
     if not sessions and not app.shares_sessions and options["sse_path"] is None:
+        if app.holds_sessions:
+            logger.warning(
+                "Several workers without a backend have no HTTP sessions: clients of 2025-11-25 and earlier can't be asked "
+                'anything and hear of no changes. Server(backend="sqlite:///FILE"), in gemel proxy --backend '
+                "sqlite:///FILE, shares sessions; sessions=False says that you need none"
+            )
         app = _http_app(server, {**options, "sessions": False})
     several = {name: options[name] for name in ("workers", "worker_timeout")}
     run_workers(app, describe=describe_thread, **several, **_process_options(options))

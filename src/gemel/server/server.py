@@ -531,8 +531,11 @@ class Server(Router, Generic[StateT]):
         for each in subscriptions:
             each.tell(event)
 
-    def check_workers(self) -> None:
+    def check_workers(self, *, forked: bool = False) -> None:
         """Check that several processes share what they must. What they may need to share is worth a warning.
+
+        Args:
+            forked: Whether the processes are forked from this one, so that they have its key of request state.
 
         Raises:
             StartError: Something that all must know is in the memory of each.
@@ -543,10 +546,12 @@ class Server(Router, Generic[StateT]):
                     f"Several workers can't share {what}, which are in the memory of each: use "
                     'Server(backend="sqlite:///FILE"), in gemel proxy --backend sqlite:///FILE, or one worker'
                 )
-        if not self._request_states.shared and STATELESS in self._description.eras:
+        if forked:
+            self._request_states.expect_other_processes()
+        elif not self._request_states.shared and STATELESS in self._description.eras:
             logger.warning(
-                "Several workers without state_keys: a call that requests input fails when the answer reaches another "
-                "worker. Give Server(state_keys=[…]) the same secret of 32 bytes everywhere, or a backend that they share"
+                "Several processes without state_keys: a call that requests input fails when the answer reaches another "
+                "process. Give Server(state_keys=[…]) the same secret of 32 bytes everywhere, or a backend that they share"
             )
 
     def expect_offers(self) -> None:

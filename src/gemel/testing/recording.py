@@ -178,7 +178,7 @@ class Recording(Transport):
 
         return HttpApp(lambda: self.serve, path, limits=self.limits, on_stop=self._leave, **options)
 
-    def check_workers(self) -> None:
+    def check_workers(self, *, forked: bool = False) -> None:
         """Do nothing: a recording has no keys that several processes must share."""
 
     def expect_offers(self) -> None:

@@ -255,6 +255,8 @@ class ElicitationStrategy(ABC):
         connection = self._session.connection
         if self._call.inline and connection.handshake.state is HandshakeState.NEGOTIATING:
             raise GemelError("The client can't be asked while initialize is being answered: it would never reply")
+        if not connection.handshake.lasting and not offers(client, need):
+            raise MissingClientCapability(dict(need), "which needs an HTTP session, and this server keeps none")
         require(client, need)
 
     def add(self, item: ClientInput[Any]) -> None:

@@ -76,6 +76,10 @@ class RequestStateCodec:
         self._used: dict[bytes, float] = {}
         self._check_at = REMEMBERED
 
+    def expect_other_processes(self) -> None:
+        """Keep no results of steps in the memory of this process: those that are forked from it would not find them."""
+        self._results = self._backend
+
     async def encode(self, payload: bytes, bound: bytes) -> str:
         """The state as text. `bound` is whatever must be the same when it comes back. Raises Overloaded without keys."""
         ring = self._ring if self._shared_keys is None else await self._shared_keys.ring()
@@ -119,8 +123,8 @@ class RequestStateCodec:
         what = f"ctx.step({function}): its result has {len(text)} bytes"
         if self._results is None:
             raise GemelError(
-                f"{what}, more than the client carries (`limits.step_bytes`): give the server, which has state_keys, a shared "
-                "backend, or return less"
+                f"{what}, more than the client carries (`limits.step_bytes`): give the server a shared backend, or return "
+                "less"
             )
         from gemel.backends.patience import store_patiently
 
