@@ -368,7 +368,7 @@ MISTAKES = (
         "async def f(ctx: Context[Any]) -> str: return await ctx.elicit('Name?', str)\n"
         "async def main():\n"
         "    async with Client(s, on_elicit=lambda p: 5) as c: await c.call_tool('f')\n",
-        "The answer of on_elicit or on_elicit_url can't be sent: expected ElicitResult, got int",
+        "on_elicit returned int: return a dict of the fields of the form (value), or None to decline",
     ),
     Mistake(
         "content of on_elicit that does not match",

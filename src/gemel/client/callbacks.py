@@ -243,6 +243,11 @@ class Callbacks:
             answer = ElicitResult(action="accept", content={**_defaults(request.requested_schema), **answer})
         if isinstance(answer, ElicitResult) and answer.action == "accept":
             _check(answer.content or {}, request)
+        elif not isinstance(answer, ElicitResult | msgspec.Raw):
+            raise InvalidAnswer(
+                f"on_elicit returned {type(answer).__name__}: return a dict of the fields of the form "
+                f"({_names(request.requested_schema)}), or None to decline"
+            )
         return answer
 
     async def _open(self, params: object) -> Any:
@@ -334,10 +339,20 @@ def _no_mode(mode: str) -> InvalidParams:
     return InvalidParams(f"This client did not declare elicitation mode {mode!r}")
 
 
+def _fields(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a form, by their names."""
+    fields = schema.get("properties")
+    return fields if isinstance(fields, dict) else {}
+
+
+def _names(schema: Mapping[str, Any]) -> str:
+    """The names of the fields of a form."""
+    return shorten(", ".join(_fields(schema)))
+
+
 def _defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The default values of a form."""
-    fields = schema.get("properties")
-    properties = fields.items() if isinstance(fields, dict) else ()
+    properties = _fields(schema).items()
     return {name: field["default"] for name, field in properties if isinstance(field, dict) and "default" in field}
 
 

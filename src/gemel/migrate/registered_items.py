@@ -157,7 +157,8 @@ class RegisteredItems:
                 self._state.note(original_node, f"@server.{method}({option}=…): {advice.ITEM_OPTIONS[option]}")
             elif option not in (*_ITEM_OPTIONS[method], *known, "uri", "structured_output", "run_in_thread"):
                 self._state.note(
-                    original_node, f"@server.{method}({option}=…): Gemel has no such option; see docs/servers.md"
+                    original_node,
+                    f"@server.{method}({option}=…): Gemel has no such option; see docs/servers/{method}s.md",
                 )
         if is_name(arguments.get("structured_output"), "False"):
             arguments.pop("structured_output")

@@ -232,7 +232,8 @@ class ServerObjects:
                 self._state.note(original_node, f"Server({option}=…): {advice.SERVER_OPTIONS[option]}")
             elif option not in ("name", "lifespan", *ServerOptions.__annotations__):
                 self._state.note(
-                    original_node, f"Server({option}=…): Gemel's Server has no such option; see docs/servers.md"
+                    original_node,
+                    f"Server({option}=…): Gemel's Server has no such option; see docs/reference/limits.md",
                 )
         self._running.take(original_node, moved)
         return arguments.call()

@@ -58,7 +58,7 @@ class StaticTokens(TokenAuth):
         Returns:
             See `TokenAuth.routes`.
         """
-        logger.warning("this server accepts static tokens, which never expire: %d", len(self._callers))
+        logger.warning("static tokens never expire: this server accepts %d", len(self._callers))
         return super().routes(endpoint_path)
 
 
