@@ -8,7 +8,7 @@ from gemel import Limits
 from gemel.protocol import states
 from tests.docs.documents import documents
 from tests.source import ROOT
-from tools.print_docs import PARTS, comments, printed
+from tools.print_docs import PARTS, comments, figures, printed
 
 ARCHITECTURE = ROOT / "docs" / "ARCHITECTURE.md"
 
@@ -40,6 +40,16 @@ def test_every_limit_is_listed_with_its_default_and_what_it_does() -> None:
     for name in Limits.__struct_fields__:
         assert f"`{name}`" in text
         assert said[name], f"Limits.{name} has no `#:` comment"
+
+
+def test_the_first_lines_of_the_readme_agree_with_its_figures() -> None:
+    (head,) = [
+        part for part in (ROOT / "README.md").read_text(encoding="utf-8").split("\n\n") if part.startswith("**Gemel is")
+    ]
+    assert "about [a tenth of the CPU time]" in " ".join(head.split())
+    (row,) = [line for line in figures().splitlines() if line.startswith("| HTTP, each call different")]
+    ours, theirs, *_ = [float(cell.removesuffix(" µs")) for cell in row.strip("| ").split(" | ")[1:]]
+    assert theirs / 15 < ours < theirs / 8
 
 
 def test_a_part_that_differs_is_noticed() -> None:

@@ -35,6 +35,18 @@ SEARCHES = {
     "cors": "how-to/cors",
     "stdio logging": "how-to/telemetry",
     "timeout": "servers/tools",
+    "dependency injection": "servers/context",
+    "pagination": "servers",
+    "graceful shutdown": "transports",
+    "scheduled job": "servers/context",
+    "breakpoint": "how-to/troubleshooting",
+    "deployment": "how-to/deploy",
+    "production": "how-to/deploy",
+    "audit log": "how-to/receipts",
+    "rate limit": "servers/middleware",
+    "sampling": "servers/elicitation",
+    "migrate": "migration",
+    "stateless": "explanation/eras",
 }
 #: Pages of the specification that docstrings name, as https://modelcontextprotocol.io publishes them.
 SPECIFICATION = {

@@ -208,6 +208,10 @@ def weather() -> Server:
         return ""
 
     @server.tool
+    async def ask(ctx: Context[Any]) -> str:
+        return await ctx.elicit("Which day?")
+
+    @server.tool
     async def remember(ctx: Context[Any]) -> str:
         await ctx.session_state.set("city", "Oslo")
         return ""
@@ -309,6 +313,18 @@ async def no_session(folder: Path) -> str:
     return await result_of("remember", {}, era="2026", raise_exceptions=True)
 
 
+async def no_forms(folder: Path) -> str:
+    return await result_of("ask", {}, era="2025")
+
+
+async def no_session_to_ask_in(folder: Path) -> str:
+    async with (
+        over_http(weather(), sessions=False) as url,
+        Client(url, era="2025", on_elicit=lambda form: None) as client,
+    ):
+        return (await client.call_tool("ask", raise_on_error=False)).text
+
+
 async def not_connected(folder: Path) -> str:
     with pytest.raises(gemel.NotSent) as caught:
         await Client(weather()).call_tool("forecast", {"city": "Oslo"})
@@ -352,6 +368,8 @@ MISTAKES: dict[str, Callable[[Path], str] | Callable[[Path], Awaitable[str]]] = 
     "got no answer … 60 seconds": no_answer,
     "was not awaited": not_awaited,
     "have no session": no_session,
+    "elicitation; the tool": no_forms,
+    "elicitation, which needs": no_session_to_ask_in,
     "the client is not connected": not_connected,
 }
 
