@@ -46,11 +46,11 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from traceback import FrameSummary, TracebackException
-from typing import Any, ClassVar, Literal, TypeAlias
+from traceback import TracebackException
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -629,6 +629,8 @@ def internal_error(exc: BaseException) -> InternalError:
 
 # ---------------------------------------------------------------- the log
 
+FrameT = TypeVar("FrameT")
+
 #: With this environment variable set to "full", texts have all frames.
 _SETTING = "GEMEL_TRACEBACKS"
 
@@ -669,6 +671,11 @@ class LogFilter(logging.Filter):
         return True
 
 
+def hides_frames() -> bool:
+    """Whether the frames of Gemel are left out of tracebacks of tests: those of a checkout are what its tests are about."""
+    return os.environ.get(_SETTING) != "full" and any(packages in _OURS for packages in _PACKAGES)
+
+
 def describe_failure(exc: BaseException) -> str:
     """The traceback of an exception and of its causes, as Python writes it, without the frames of Gemel, and fit for a log.
 
@@ -707,7 +714,7 @@ def _escape_traceback(text: str, exc: BaseException) -> str:
 def _fold(told: TracebackException) -> int:
     """Remove the frames that are not the user's. Returns how many, 0 if nothing was removed."""
     parts = _parts(told)
-    shown = [_of_user(part.stack or ()) for part in parts]
+    shown = [user_frames(part.stack or (), lambda frame: frame.filename) for part in parts]
     if not any(shown):
         return 0
     hidden = 0
@@ -728,14 +735,15 @@ def _parts(told: TracebackException) -> list[TracebackException]:
     return parts
 
 
-def _of_user(stack: Sequence[FrameSummary]) -> list[FrameSummary]:
+def user_frames(stack: Iterable[FrameT], filename: Callable[[FrameT], str]) -> list[FrameT]:
     """The frames of the user, and those of Python that they called, unless these led back to Gemel."""
-    frames: list[FrameSummary] = []
-    called: list[FrameSummary] | None = None
+    frames: list[FrameT] = []
+    called: list[FrameT] | None = None
     for frame in stack:
-        if frame.filename.startswith(_OURS):
+        name = filename(frame)
+        if name.startswith(_OURS):
             called = None
-        elif not _is_python(frame.filename):
+        elif not _is_python(name):
             frames += [*(called or ()), frame]
             called = []
         elif called is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 from collections.abc import Generator, Iterator
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -151,6 +153,32 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         " @pytest.mark.asyncio (or anyio), or write it without async, with a gemel.sync.Client as mcp_client",
         pytrace=False,
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
+    """Leave the frames of an installed Gemel out of a test's traceback, as out of the log, so that it ends in the user's code."""
+    if call.excinfo is None or "gemel.errors" not in sys.modules or item.config.getoption("fulltrace"):
+        return
+    from gemel.errors import hides_frames, user_frames
+
+    frames = list(_tracebacks(call.excinfo.tb))
+    if hides_frames() and str(item.path) in map(_file, frames):
+        traceback = call.excinfo.tb
+        following: TracebackType | None = None
+        for frame in reversed(user_frames(frames, _file)):
+            following = traceback = TracebackType(following, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+        call.excinfo = pytest.ExceptionInfo.from_exc_info((call.excinfo.type, call.excinfo.value, traceback))
+
+
+def _tracebacks(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def _file(traceback: TracebackType) -> str:
+    return traceback.tb_frame.f_code.co_filename
 
 
 def _require_asyncio() -> None:

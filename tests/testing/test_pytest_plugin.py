@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -130,6 +131,28 @@ def test_a_failure_of_an_async_test_is_its_own(pytester: pytest.Pytester) -> Non
     done = run(pytester, text)
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines("*Failed: mine")
+
+
+@pytest.mark.parametrize(
+    ("setting", "options", "shown"), [("", (), False), ("full", (), True), ("", ("--full-trace",), True)]
+)
+def test_a_traceback_ends_in_the_test_if_gemel_is_installed(
+    setting: str, options: tuple[str, ...], shown: bool, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a checkout, which the other tests run, it has the frames of Gemel too."""
+    installed = pytester.path / "site-packages"
+    shutil.copytree(ROOT / "src" / "gemel", installed / "gemel", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("PYTHONPATH", str(installed))
+    monkeypatch.setenv("GEMEL_TRACEBACKS", setting)
+    test = "def test_one(mcp_client):\n    mcp_client.call_tool('add', {'a': 'x'})"
+    pytester.makepyfile(notes=NOTES, test_notes=test)
+    pytester.makeconftest(CONFTEST)
+    done = pytester.runpytest_subprocess(*PLUGIN, "-p", "no:cacheprovider", *options)
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(
+        [">*mcp_client.call_tool('add', {'a': 'x'})", "E*: Invalid arguments for tool 'add': a: *"]
+    )
+    assert any("/gemel/" in line for line in done.outlines) is shown
 
 
 def test_a_missing_server_is_one_line(pytester: pytest.Pytester) -> None:
