@@ -13,7 +13,6 @@ from typing import Any
 from fastapi import FastAPI, HTTPException
 
 from gemel import Context, Principal, Refusal, Server, ToolError
-from gemel.protocol.http.request import Headers
 
 TOKENS = {"1234": "ada"}
 
@@ -46,7 +45,7 @@ async def borrow(ctx: Context[sqlite3.Connection], title: str) -> str:
     return f"{title} is yours, {ctx.principal}"
 
 
-async def authenticate(scope: Mapping[str, Any], headers: Headers) -> Principal | Refusal:
+async def authenticate(scope: Mapping[str, Any], headers: Mapping[str, str]) -> Principal | Refusal:
     """Tell who calls, by a token."""
     reader = TOKENS.get((headers.get("authorization") or "").removeprefix("Bearer "))
     return Refusal(401, "A token, please") if reader is None else Principal(reader)
