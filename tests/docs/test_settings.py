@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,15 @@ def test_every_environment_variable_is_on_the_page_of_settings() -> None:
 def test_the_variables_that_children_inherit_are_on_the_page() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert not [name for name in INHERITED if f"`{name}`" not in page]
+
+
+def test_every_extra_is_on_the_page() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    section = PAGE.read_text(encoding="utf-8").partition("\n## Extras\n")[2].partition("\n## ")[0]
+    cells = [row.split(" | ")[0] for row in section.splitlines() if row.startswith("| `")]
+    assert sorted(name for cell in cells for name in re.findall(r"`([^`]+)`", cell)) == sorted(
+        project["optional-dependencies"]
+    )
 
 
 def test_a_variable_is_found(tmp_path: Path) -> None:
