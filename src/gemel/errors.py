@@ -615,7 +615,8 @@ def wire_error(exc: BaseException, about: str = "") -> ProtocolError:
     """
     if isinstance(exc, ProtocolError):
         return exc
-    logger.error("%s failed: %s", about or "A request", exc, exc_info=exc)
+    # The text of a DefinitionError is complete.
+    logger.error("%s failed: %s", about or "A request", exc, exc_info=None if isinstance(exc, DefinitionError) else exc)
     return internal_error(exc)
 
 

@@ -61,6 +61,11 @@ MISTAKES = (
         "Server has no option 'instruction': did you mean 'instructions'?",
     ),
     Mistake(
+        "an option of serving at the server",
+        "Server('x', port=9000)",
+        "Server has no option 'port': write server.run(\"http\", port=…)",
+    ),
+    Mistake(
         "a generator as a tool",
         "@s.tool\ndef f() -> int:\n    yield 1\n",
         "f(): is a generator, but a call has one result; return a list, report progress by the context",

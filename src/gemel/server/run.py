@@ -219,7 +219,7 @@ def _run_workers(server: Runnable, options: Any, *, sessions: bool) -> None:
     if not sessions and not app.shares_sessions and options["sse_path"] is None:
         if app.holds_sessions:
             logger.warning(
-                "Several workers without a backend have no HTTP sessions: clients of 2025-11-25 and earlier can't be asked "
+                "Several workers without a backend have no HTTP sessions: clients of the handshake era can't be asked "
                 'anything and hear of no changes. Server(backend="sqlite:///FILE"), in gemel proxy --backend '
                 "sqlite:///FILE, shares sessions; sessions=False says that you need none"
             )

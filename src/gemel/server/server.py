@@ -6,7 +6,7 @@ What belongs to one event loop, the state of the lifespan and the subscriptions,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, Unpack, cast, overload
@@ -18,7 +18,7 @@ from gemel.errors import DefinitionError, InvalidRequest, MethodNotFound, StartE
 from gemel.lazy_imports import load
 from gemel.lifespan import Lifespan
 from gemel.loops import Abandoned, PerLoop, running_loop
-from gemel.options import accepts, check_option, resolve, shown
+from gemel.options import accepts, check_option, options_of, resolve, shown
 from gemel.protocol.changes import Changed, ChangedFor
 from gemel.protocol.connection import Connection
 from gemel.protocol.description import ServerDescription
@@ -119,7 +119,7 @@ class Server(Router, Generic[StateT]):
     ) -> None:
         report_briefly()
         check_option("lifespan", lifespan, LIFESPAN)
-        settings = resolve(ServerOptions, options, "Server")
+        settings = resolve(ServerOptions, options, "Server", _options_of_serving(options))
         info = Implementation(
             name=name,
             version=settings["version"],
@@ -946,6 +946,16 @@ class Server(Router, Generic[StateT]):
             self._description.identify(info)
         if self._description.instructions is None:
             self._description.instructions = instructions
+
+
+def _options_of_serving(given: Iterable[str]) -> dict[str, str]:
+    """Where those options belong that say how a server is served: other libraries take them here."""
+    unknown = set(given) - set(options_of(ServerOptions))
+    if not unknown:
+        return {}
+    from gemel.transports.http.server.options import HttpOptions
+
+    return {name: f'write server.run("http", {name}=…)' for name in unknown if name in options_of(HttpOptions)}
 
 
 def _not_shared(part: object) -> str:

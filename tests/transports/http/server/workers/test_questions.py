@@ -63,7 +63,7 @@ async def test_a_result_of_a_step_that_other_workers_would_not_find_is_refused(t
 
 async def test_handshake_clients_can_not_be_asked_and_the_server_says_so(tmp_path: Path) -> None:
     async with several(tmp_path, workers=2, program=PROGRAM) as server:
-        await server.line("without a backend have no HTTP sessions: clients of 2025-11-25 and earlier can't be asked")
+        await server.line("without a backend have no HTTP sessions: clients of the handshake era can't be asked")
         url = f"http://127.0.0.1:{server.site.port}/mcp"
         async with Client(url, era="2025", on_elicit=lambda form: {"value": 7}) as client:
             refused = await client.call_tool("asks", raise_on_error=False)
