@@ -47,7 +47,12 @@ def with_tasks(shared: Any, **options: Any) -> Server[Any]:
     return server
 
 
+def with_states(shared: Any, **options: Any) -> Server[Any]:
+    return Server("notes", state_once=True, **{"backend": shared, **options})
+
+
 PARTS = {
+    "the request states that were used": with_states,
     "the logins of OAuthProxy": with_proxy,
     "the used proofs of DPoPProofs": with_proofs,
     "the requests that RateLimit counts": with_limit,

@@ -540,7 +540,7 @@ class Server(Router, Generic[StateT]):
         Raises:
             StartError: Something that all must know is in the memory of each.
         """
-        for part in (self.auth, self._ask, *self.catalog.parts):
+        for part in (self.auth, self._ask, self._request_states, *self.catalog.parts):
             if what := _not_shared(part):
                 raise StartError(
                     f"Several workers can't share {what}, which are in the memory of each: use "

@@ -76,6 +76,11 @@ class RequestStateCodec:
         self._used: dict[bytes, float] = {}
         self._check_at = REMEMBERED
 
+    @property
+    def not_shared(self) -> str:
+        """The states that were used, if each is accepted once, without a backend."""
+        return "the request states that were used (state_once)" if self._once and self._backend is None else ""
+
     def expect_other_processes(self) -> None:
         """Keep no results of steps in the memory of this process: those that are forked from it would not find them."""
         self._results = self._backend
