@@ -179,7 +179,11 @@ class Recording(Transport):
         return HttpApp(lambda: self.serve, path, limits=self.limits, on_stop=self._leave, **options)
 
     def check_workers(self, *, forked: bool = False) -> None:
-        """Do nothing: a recording has no keys that several processes must share."""
+        """Do nothing: a recording has no keys that several processes must share.
+
+        Args:
+            forked: Whether the processes are forked from this one.
+        """
 
     def expect_offers(self) -> None:
         """Do nothing: a recording has what was recorded."""
