@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,6 +104,56 @@ async def test_texts_that_only_look_like_it_are_not(value: str) -> None:
     assert await ran(allows("*@example.com"), text, {"x": value}) == []
 
 
+@pytest.mark.parametrize(
+    ("pattern", "value", "others"),
+    [
+        ("./data/*", "./data/x", ["./data/../x", "data/x", "./database"]),
+        ("C:\\Users\\ann\\*", "C:\\Users\\ann\\x", ["C:\\Users\\ann\\..\\bob", "C:/Users/ann/x", "C:\\Users\\bob"]),
+        ("\\\\host\\share\\*", "\\\\host\\share\\x", ["\\\\host\\share\\..\\x"]),
+        ("https://a.org/my%20files/*", "https://a.org/my%20files/x", ["https://a.org/my%20files/../x"]),
+        ("\u2764\ufe0f", "\u2764\ufe0f", ["\u2764", "\u2764\ufe0f\u2764\ufe0f"]),
+        ("\u0645\u06cc\u200c*", "\u0645\u06cc\u200c\u062e", ["\u0645\u06cc\u062e"]),
+        ("a%2Ab", "a%2Ab", ["a*b", "axb"]),
+        ("*\\*", "a\\b", ["a/b"]),
+    ],
+)
+async def test_a_pattern_may_be_written_as_the_texts_that_it_is_about(
+    pattern: str, value: str, others: list[str]
+) -> None:
+    assert await ran(allows(pattern), text, {"x": value}) == [value]
+    for other in others:
+        assert await ran(allows(pattern), text, {"x": other}) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "denied", "allowed"),
+    [
+        ("./secret/*", ["./secret/x", "secret/x", "SECRET/x", "a/../secret/x"], ["secrets", "public/x"]),
+        ("C:\\secret\\*", ["c:/secret/x", "C:\\a\\..\\secret\\x"], ["C:\\secrets"]),
+        ("*/../*", ["/a/../b", "a\\..\\b/c"], ["/a/b", "a..b/c"]),
+        ("*\\*", ["a\\b"], ["a/b", "ab"]),
+        ("*//*", ["a//b"], ["a/b"]),
+        ("*\n*", ["a\nb"], ["ab"]),
+        ("*%2e*", ["a%2eb"], ["a.b"]),
+    ],
+)
+async def test_what_is_written_in_a_pattern_that_denies_is_denied_however_it_is_written(
+    pattern: str, denied: list[str], allowed: list[str]
+) -> None:
+    for value in denied:
+        assert await ran(allows(pattern, "deny"), text, {"x": value}) == []
+    for value in allowed:
+        assert await ran(allows(pattern, "deny"), text, {"x": value}) == [value]
+
+
+async def test_a_pattern_of_json_schema_is_stricter_than_a_glob() -> None:
+    elsewhere, here = "https://evil.org/.example.com/", "https://a.example.com/x"
+    assert await ran(allows("https://*.example.com/*"), text, {"x": elsewhere}) == [elsewhere]
+    strict = {"schema": {"pattern": r"^https://[a-z0-9-]+\.example\.com/"}}
+    assert await ran(allows(strict), text, {"x": elsewhere}) == []
+    assert await ran(allows(strict), text, {"x": here}) == [here]
+
+
 async def test_a_text_that_takes_long_to_read_is_in_doubt() -> None:
     assert await ran(allows("*"), text, {"x": "a" * 100_001}) == []
     assert await ran(allows("b*", "deny"), text, {"x": "a" * 100_001}) == []
@@ -143,6 +194,59 @@ def test_types_are_not_mixed(condition: Any, value: Any, fits: bool | None) -> N
 @pytest.mark.parametrize(("value", "got"), [(5, [5]), ("5", [5]), (11, []), ("11", []), (True, []), ("true", [])])
 async def test_a_range_sees_what_coercion_makes(value: Any, got: list[Any]) -> None:
     assert await ran(allows({"max": 10}), count, {"x": value}) == got
+
+
+class Order(pydantic.BaseModel):
+    """What is bought."""
+
+    price: Decimal
+
+
+@dataclass
+class Transfer:
+    """Money that goes somewhere."""
+
+    amount: Decimal
+
+
+def payments(server: Server, got: list[Any]) -> None:
+    @server.tool
+    def tool(
+        x: Decimal,
+        order: Order | None = None,
+        transfers: list[Transfer] | None = None,
+        limited: Annotated[Decimal, pydantic.Field(ge=0)] = Decimal(1),
+    ) -> None:
+        got.append(x)
+
+
+@pytest.mark.parametrize("value", [5, 5.5, "5.50", "2E+1", "-0", Decimal("0.1"), "+7.00"])
+async def test_a_decimal_is_a_number(value: Any) -> None:
+    assert await ran(allows({"max": 20}), payments, {"x": value}) == [Decimal(str(value))]
+
+
+@pytest.mark.parametrize("value", [21, "20.01", "20.00000000000000000001", "NaN", "1E+400", "Infinity"])
+async def test_a_decimal_beyond_or_that_no_number_is_equal_to_does_not_fit(value: Any) -> None:
+    assert await ran(allows({"max": 20}), payments, {"x": value}) == []
+
+
+async def test_decimals_in_values_of_each_kind_are_numbers() -> None:
+    inner = {"/order/price": {"max": 20}, "/transfers/amount": {"max": 5}, "limited": 2.5}
+    policy = {"rule": [{"arguments": inner, "effect": "allow"}]}
+    fitting = {"x": 1, "order": {"price": "19.99"}, "transfers": [{"amount": "5"}, {"amount": 0.5}], "limited": "2.50"}
+    assert await ran(Policy(policy), payments, fitting) == [1]
+    for wrong in ({"order": {"price": "20.01"}}, {"transfers": [{"amount": "5"}, {"amount": 6}]}, {"limited": 2}):
+        assert await ran(Policy(policy), payments, {**fitting, **wrong}) == []
+
+
+async def test_a_decimal_of_a_server_elsewhere_is_a_number() -> None:
+    server, got = Server("shop"), list[Any]()
+    payments(server, got)
+    proxy = Server.from_client(Client(server), middleware=[allows({"max": 20})])
+    async with Client(proxy) as client:
+        for value in (19, "19.5", "20.5", "1_9", "\u0661"):
+            await client.call_tool("tool", {"x": value}, raise_on_error=False)
+    assert got == [19, Decimal("19.5")]
 
 
 async def test_a_default_that_the_caller_leaves_out_is_judged() -> None:
@@ -401,6 +505,22 @@ async def test_an_argument_that_is_not_listed_is_in_doubt_for_a_rule_about_anoth
     own.add_middleware(denies("path"))
     assert await called(own, {"x": 1})
     assert not await called(own, {"x": 1, "file": "/etc/a"})
+
+
+@pytest.mark.parametrize("members", [{"PATH": "/etc/a"}, {"p\u200bath": "/etc/a"}, {"x" * 100_001: "/etc/a"}])
+async def test_two_members_of_nearly_one_name_are_in_doubt(members: dict[str, str]) -> None:
+    server, got = Server("shell"), list[Any]()
+
+    @server.tool
+    def tool(options: dict[str, str]) -> None:
+        got.append(options)
+
+    rule = {"arguments": {"/options/path": "/srv/*"}, "effect": "allow"}
+    server.add_middleware(Policy({"rule": [rule]}))
+    async with Client(server) as client:
+        await client.call_tool("tool", {"options": {"path": "/srv/a", "mode": "r"}})
+        await client.call_tool("tool", {"options": {"path": "/srv/a", **members}}, raise_on_error=False)
+    assert got == [{"path": "/srv/a", "mode": "r"}]
 
 
 async def test_an_argument_that_is_set_on_the_way_is_in_doubt() -> None:

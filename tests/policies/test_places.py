@@ -12,6 +12,7 @@ from gemel.policies import Policy, PolicyRequest
 from gemel.protocol.eras.base import EraName
 from gemel.testing import both_eras
 from tests.policies.places import CLIENT_PLACES, PLACES, SERVER_PLACES, Person, make_server
+from tests.wire.talk import talking
 
 RULES: dict[str, Any] = {
     "trust_hints": ["box"],
@@ -235,3 +236,17 @@ async def test_middleware_of_a_proxy_with_a_prefix_runs_once(era: EraName) -> No
     async with Client(proxy, era=era) as client:
         await client.call_tool("box_read", {"path": "a"})
     assert calls == ["box_read"]
+
+
+@both_eras
+@pytest.mark.parametrize("effect", ["allow", "deny", "ask"])
+async def test_a_notification_with_the_name_of_a_call_runs_and_logs_nothing(
+    effect: str, era: EraName, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, ran = make_server()
+    server.add_middleware(Policy({"default": effect}))
+    async with talking(server, era, elicitation={"form": {}}) as talk:
+        await talk.say({"method": "tools/call", "params": {"name": "delete", "arguments": {"path": "x"}}})
+        assert "result" in await talk.ask("tools/list")
+        assert talk.heard() == []
+    assert ran == caplog.messages == []

@@ -1,8 +1,8 @@
 """Conditions of rules, each true, false or in doubt (None): see `rules.py` for what follows.
 
 A value is in doubt where what the tool makes of it can't be known: it is missing, has another type than the condition is about, or
-is a text that fits only before or only after Unicode forms, invisible characters, letter case, percent escapes and `..` are
-resolved. Of a list each item is judged; one that fits in part is in doubt.
+is a text that fits only before or only after Unicode forms, invisible characters, letter case, percent escapes, separators and `..`
+are resolved. Of a list each item is judged; one that fits in part is in doubt.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ Condition: TypeAlias = Callable[[Any], Verdict]
 MISSING: Any = object()
 
 _SEPARATORS = re.compile(r"[/\\]+")
+_ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+#: What is not itself in a pattern, and what a pattern without any other character is made of: it is about how a text is written.
+_WILD, _BARE = re.compile(r"[*?\[]"), re.compile(r"[\s*?\[\]!/\\.%-]*")
 #: What nobody sees, and tabs and line breaks.
 _UNSEEN = re.compile(
     "["
@@ -57,22 +60,47 @@ def every(verdicts: Iterable[Verdict]) -> Verdict:
 
 def folded(text: str) -> str:
     """A text as a program may understand it that is more lenient: see the top of this file."""
+    return _readings(text)[-1]
+
+
+def _readings(text: str) -> Sequence[str]:
+    """The same from what is closest to the text to what is farthest: also with each separator as `/`, and without `..`."""
     if text.isascii() and text.isalnum():
-        return text.lower()
+        return (text.lower(),)
+    text = _resolved(text, unquote)
+    if "/" not in text and "\\" not in text:
+        return (text,)
+    return tuple(dict.fromkeys((text, text.replace("\\", "/"), _without_dots(text))))
+
+
+def _resolved(text: str, unescape: Callable[[str], str]) -> str:
+    """A text without percent escapes, invisible characters, other forms of characters and space around it."""
+    text = _plain_characters(text)
     for _ in range(_ESCAPED):
-        unescaped = unquote(text) if "%" in text else text
+        unescaped = unescape(text) if "%" in text else text
         if unescaped == text:
             break
-        text = unescaped
+        text = _plain_characters(unescaped)
+    return text.strip()
+
+
+def _plain_characters(text: str) -> str:
     text = _UNSEEN.sub("", text)
     if text.isascii():
-        text = text.lower()
-    else:
-        text = unicodedata.normalize("NFKC", text).casefold()
-        # Once more: what is left out may have kept two characters from being combined.
-        text = unicodedata.normalize("NFKC", _UNSEEN.sub("", text))
-    text = text.strip()
-    return _without_dots(text) if "/" in text or "\\" in text else text
+        return text.lower()
+    text = unicodedata.normalize("NFKC", text).casefold()
+    # Once more: what is left out may have kept two characters from being combined.
+    return unicodedata.normalize("NFKC", _UNSEEN.sub("", text))
+
+
+def _patterns_for_readings(pattern: str) -> Sequence[str]:
+    """A pattern as texts are read, so that `./data/*` and `C:\\data\\*` fit what begins like that."""
+    text = _resolved(pattern, lambda text: _ESCAPES.sub(lambda run: _WILD.sub(r"[\g<0>]", unquote(run[0])), text))
+    pieces = _SEPARATORS.split(text)
+    wild = next((place for place, piece in enumerate(pieces) if _WILD.search(piece)), len(pieces))
+    # Of `..` after a wildcard nobody knows where it leads.
+    short = text if len(pieces) == 1 or ".." in pieces[wild:] else _without_dots(text)
+    return text, text.replace("\\", "/"), short
 
 
 def _without_dots(text: str) -> str:
@@ -98,23 +126,27 @@ class Glob:
     def __init__(self, patterns: str | Sequence[str]) -> None:
         patterns = [patterns] if isinstance(patterns, str) else list(patterns)
         self._exact = _compiled(patterns)
-        lenient = (unicodedata.normalize("NFKC", pattern).casefold() for pattern in patterns)
-        self._lenient = _compiled(list(dict.fromkeys(lenient)))
+        written = [unicodedata.normalize("NFKC", pattern).casefold() for pattern in patterns]
+        read = [reading for pattern in patterns for reading in _patterns_for_readings(pattern)]
+        self._lenient = _compiled([*written, *read])
+        #: For a text that doesn't fit exactly: `*\\*` is about backslashes, and not about slashes.
+        self._similar = _compiled([*written, *(pattern for pattern in read if not _BARE.fullmatch(pattern))])
 
     def matches(self, text: str) -> bool:
         """Whether a text fits exactly."""
         return self._exact.match(text) is not None
 
     def __call__(self, text: Any) -> Verdict:
-        """Whether a text fits both as it is and folded."""
+        """Whether a text fits as it is and in each reading; in doubt if it fits in some."""
         if not isinstance(text, str) or len(text) > MAX_TEXT:
             return None
-        exact, lenient = self._exact.match(text), self._lenient.match(folded(text))
-        return agreed((exact is not None, lenient is not None))
+        if self._exact.match(text) is not None:
+            return True if all(map(self._lenient.match, _readings(text))) else None
+        return None if any(map(self._similar.match, _readings(text))) else False
 
 
 def _compiled(patterns: Sequence[str]) -> re.Pattern[str]:
-    return re.compile("|".join(translate(pattern) for pattern in patterns) or r"(?!)")
+    return re.compile("|".join(map(translate, dict.fromkeys(patterns))) or r"(?!)")
 
 
 def argument_condition(given: Any) -> Condition:
@@ -237,4 +269,14 @@ def _at(value: Any, steps: Sequence[str]) -> Any:
     if isinstance(value, list):
         found = [_at(item, steps) for item in value]
         return MISSING if not found or MISSING in found else found
-    return _at(value[steps[0]], steps[1:]) if isinstance(value, Mapping) and steps[0] in value else MISSING
+    if not isinstance(value, Mapping) or steps[0] not in value:
+        return MISSING
+    if len(value) > 1 and _has_similar(value, steps[0]):  # a lenient program may take either
+        return MISSING
+    return _at(value[steps[0]], steps[1:])
+
+
+def _has_similar(value: Mapping[str, Any], name: str) -> bool:
+    """Whether another member has nearly the same name."""
+    same = folded(name)
+    return any(other != name and (len(other) > MAX_TEXT or folded(other) == same) for other in value)

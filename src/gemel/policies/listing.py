@@ -108,53 +108,6 @@ def by_schema(tool: Any, given: Mapping[str, Any], *, defaults: bool) -> tuple[d
     return {**filled, **given}, inexact
 
 
-#: What is shown in place of a secret.
-_STARS = "**********"
-#: How deep arguments and their schema are looked into, and at how many parts; the rest is not shown.
-_DEEPEST, _VISITS = 50, 10_000
-
-
-def without_secrets(tool: Any, arguments: Mapping[str, Any] | None) -> Any:
-    """The arguments of a listed tool, with stars in place of those that its input schema marks as secret (`writeOnly`)."""
-    schema = None if tool is None or not arguments else member(tool, "input_schema", "inputSchema")
-    return _Mask(schema).hide(arguments, schema) if isinstance(schema, Mapping) else arguments
-
-
-class _Mask:
-    """Hides secrets by one schema."""
-
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        definitions = root.get("$defs") or root.get("definitions")
-        self._definitions = definitions if isinstance(definitions, Mapping) else {}
-        self._visits = 0
-
-    def hide(self, value: Any, schema: Any, levels: int = _DEEPEST) -> Any:
-        if not isinstance(schema, Mapping) or value == _STARS:
-            return value
-        self._visits += 1
-        if (
-            not levels
-            or self._visits > _VISITS
-            or schema.get("writeOnly") is True
-            or schema.get("format") == "password"
-        ):
-            return _STARS
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            value = self.hide(value, self._definitions.get(reference.rpartition("/")[2]), levels - 1)
-        for keyword in ("anyOf", "oneOf", "allOf"):
-            options = schema.get(keyword)
-            for option in options if isinstance(options, list) else ():
-                value = self.hide(value, option, levels - 1)
-        if isinstance(value, Mapping):
-            named, others = schema.get("properties"), schema.get("additionalProperties")
-            known = named if isinstance(named, Mapping) else {}
-            return {name: self.hide(one, known.get(name, others), levels - 1) for name, one in value.items()}
-        if isinstance(value, list):
-            return [self.hide(one, schema.get("items"), levels - 1) for one in value]
-        return value
-
-
 #: Keywords by which an object may have further members that its `properties` don't name.
 _FURTHER = ("additionalProperties", "unevaluatedProperties")
 _COMPOSED = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "dependentSchemas"})

@@ -23,12 +23,12 @@ from gemel.policies.listing import (
     parameters_of,
     tools_of,
     with_tools,
-    without_secrets,
 )
 from gemel.policies.question import FORM, approve, denial, question, refusal
 from gemel.policies.recording import record
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
 from gemel.policies.rules import Ruling
+from gemel.policies.values import with_numbers, without_secrets
 from gemel.schema.content import TextContent
 from gemel.schema.elicitation import ElicitFormParams
 from gemel.schema.tools import CallToolResult, ListToolsResult
@@ -69,7 +69,9 @@ class PolicyOfClient:
         shown = [tool for tool in tools_of(result) if not await self._decider.hides(self._request(name_of(tool), tool))]
         return with_tools(result, shown, private=False)
 
-    def _request(self, name: str, listed: Any, **call: Any) -> PolicyRequest:
+    def _request(
+        self, name: str, listed: Any, arguments: Mapping[str, Any] | None = None, **call: Any
+    ) -> PolicyRequest:
         is_trusted = listed is not None and self._decider.trusts(self._server)
         hints = hints_of(annotations_of(listed)) if is_trusted else NO_HINTS
         return PolicyRequest(
@@ -77,7 +79,8 @@ class PolicyOfClient:
             hints=hints,
             server=self._server,
             parameters=parameters_of(listed),
-            shown=without_secrets(listed, call.get("arguments")),
+            arguments=with_numbers(listed, arguments),
+            shown=without_secrets(listed, arguments),
             **call,
         )
 
@@ -99,7 +102,7 @@ class PolicyOfClient:
         listed = await self._listings.find(ctx.caller, name, lambda: self._fetch(ctx, call_next))
         trusted = self._decider.trusts(self._server)
         arguments, inexact = by_schema(listed, given, defaults=trusted)
-        request = self._request(name, listed, arguments=arguments, inexact=inexact)
+        request = self._request(name, listed, arguments, inexact=inexact)
         ruling = await self._decider.decide(request)
         if ruling.effect == "ask" and listed is None:
             return _failure(ctx, await self._unknown(ctx, call_next, name))

@@ -34,13 +34,13 @@ from gemel.policies.listing import (
     parameters_of,
     tools_of,
     with_tools,
-    without_secrets,
 )
 from gemel.policies.question import FORM, Approver, approve, denial, granted, question, refusal
 from gemel.policies.recording import note_span, record
 from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
 from gemel.policies.rounds import approved_round, with_approval
 from gemel.policies.rules import Ruling
+from gemel.policies.values import with_numbers, without_secrets
 from gemel.server.composition.mount import Catalog, ToolLocation
 from gemel.server.composition.namespace import suggest
 from gemel.server.context import Context, caller_key, served_call
@@ -78,7 +78,7 @@ class PolicyOfServer:
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
         """Decide about a call, or leave tools out of a list."""
-        if ctx.method == "tools/call":
+        if ctx.method == "tools/call" and ctx.request_id is not None:  # a notification of that name runs nothing
             return await self._call(ctx, call_next)
         result = await call_next(ctx)
         return await self._filtered(ctx, result) if ctx.method == "tools/list" else result
@@ -95,7 +95,15 @@ class PolicyOfServer:
         found = await self._server.catalog.locate_tool(ctx, name, behind=self)
         return self._request(ctx, name, found, tool)
 
-    def _request(self, ctx: Context[Any], name: str, found: ToolLocation, listed: Any, **call: Any) -> PolicyRequest:
+    def _request(
+        self,
+        ctx: Context[Any],
+        name: str,
+        found: ToolLocation,
+        listed: Any,
+        arguments: Mapping[str, Any] | None = None,
+        **call: Any,
+    ) -> PolicyRequest:
         registered = None if found.tool is None or found.is_changed else found.tool.tool
         tool = registered or listed
         is_trusted = found.tool is not None or self._decider.trusts(found.server)
@@ -112,7 +120,8 @@ class PolicyOfServer:
             claims=ctx.claims,
             server=found.server,
             parameters=parameters,
-            shown=without_secrets(tool, call.get("arguments")),
+            arguments=with_numbers(tool, arguments),
+            shown=without_secrets(tool, arguments),
             **call,
         )
 
@@ -163,7 +172,7 @@ class PolicyOfServer:
             listed = await self._find(ctx, call_next, name)
             trusted = found.tool is not None or self._decider.trusts(found.server)
             arguments, inexact = by_schema(listed, given, defaults=trusted)
-        request = self._request(ctx, name, found, listed, arguments=arguments, inexact=inexact, client=_client(ctx))
+        request = self._request(ctx, name, found, listed, arguments, inexact=inexact, client=_client(ctx))
         ruling = await self._decider.decide(request)
         if ruling.effect == "deny" and await self._decider.hides(request):
             note_span(ruling)
