@@ -15,6 +15,7 @@ from gemel.ask_by_page import AskByPage, PageLogin
 from tests.ask_by_page.places import TOKENS, URL, Place, anonymous, authorized, local, who
 from tests.ask_by_page.visitor import Visitor, link_in, name_in
 from tests.backends.redis_server import RedisServer, needs_redis
+from tests.wire.talk import talking
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
 
@@ -76,6 +77,50 @@ async def test_anonymous_callers_never_share_an_answer(era: Any) -> None:
             assert name_in(again) not in (name_in(asked), "x", "")
         named = {"to": "Carl", "_call": name_in(asked)}
         assert (await one.call_tool("pay", named)).text == "5 for Carl"
+
+
+@both_eras
+async def test_principals_in_one_process_never_share_an_answer(era: Any) -> None:
+    opened: list[str] = []
+
+    def open_url(url: str) -> bool:
+        opened.append(url)
+        return True
+
+    server = asking(ask=AskByPage(open_url=open_url))
+    async with (
+        Client(server, era=era, principal="ann") as ann,
+        Client(server, era=era, principal="bob") as bob,
+        Visitor() as browser,
+    ):
+        await ann.call_tool("pay", {"to": "Carl"}, raise_on_error=False)
+        await browser.answer(opened[-1], {"Your answer": "5"})
+        assert (await bob.call_tool("pay", {"to": "Carl"}, raise_on_error=False)).is_error
+        assert (await ann.call_tool("pay", {"to": "Carl"})).text == "5 for Carl"
+    assert len(set(opened)) == 2
+
+
+async def test_an_answer_on_a_page_is_used_by_one_of_several_retries_with_the_same_state(tmp_path: Path) -> None:
+    paid: list[str] = []
+    ask = AskByPage(open_url=lambda url: True, wait=0)
+    server: Server[Any] = Server("shop", ask=ask, backend=f"sqlite:///{tmp_path}/shop.db")
+
+    @server.tool
+    async def pay(ctx: Context, to: str) -> str:
+        """Pay somebody."""
+        paid.append(f"{await ctx.elicit(f'How much for {to}?', int)} for {to}")
+        return paid[-1]
+
+    async with talking(server, "2026", elicitation={"url": {}}) as talk, Visitor() as browser:
+        call = {"name": "pay", "arguments": {"to": "Carl"}}
+        asked = await talk.result("tools/call", **call)
+        [(key, request)] = asked["inputRequests"].items()
+        await browser.answer(request["params"]["url"], {"Your answer": "5"})
+        retry = {**call, "requestState": asked["requestState"], "inputResponses": {key: {"action": "accept"}}}
+        ids = [await talk.begin("tools/call", **retry) for _ in range(3)]
+        results = [(await talk.answer_to(one))["result"] for one in ids]
+    assert paid == ["5 for Carl"]
+    assert sorted(result["resultType"] for result in results) == ["complete", "input_required", "input_required"]
 
 
 async def test_the_same_call_at_the_same_time_goes_on_once() -> None:
@@ -177,6 +222,35 @@ async def test_a_page_of_the_machine_belongs_to_the_browser_that_opened_it_first
         assert (await stranger.send(page, {"Your answer": "1000"})).status == 403
         assert (await here.browser.open(link)).status == 200
         assert (await here.browser.send(page, {"Your answer": "5"})).status == 200
+
+
+@both_eras
+@pytest.mark.parametrize(
+    "before", ["", "/x", "/x/ask", "/ask/x", "/%0d%0aset-cookie:%20a=b%0d%0a", "/x;%20domain=example.org"]
+)
+async def test_a_page_of_the_machine_has_one_address(before: str, era: str) -> None:
+    async with local(asking, era) as here:
+        link = here.link(await here.call("pay", {"to": "Carl"}))
+        start, _, token = link.rpartition("/ask/")
+        other = await here.browser.web.get(f"{start}{before}/{token}")
+        assert other.status_code == 404
+        assert "set-cookie" not in other.headers
+        assert (await here.browser.answer(link, {"Your answer": "5"})).status == 200
+
+
+@pytest.mark.parametrize("url", ["https://Shop.Example", "https://shop.example:443", "https://shop.example/"])
+async def test_the_address_may_be_written_as_browsers_do_not_write_it(url: str) -> None:
+    server = asking(ask=AskByPage(url, who=who), auth=TOKENS)
+    app = server.http_app(allowed_hosts=["shop.example"])
+    async with (
+        Client(app, headers={"Authorization": "Bearer ann-token"}) as client,
+        Visitor(app, **{"x-user": "ann"}) as browser,
+    ):
+        here = Place(client, browser, [])
+        link = here.link(await here.call("pay", {"to": "Carl"}))
+        assert await post(here, link, headers={"origin": "https://evil.example"}) == 403
+        assert await post(here, link, headers={"origin": "https://shop.example:8443"}) == 403
+        assert await post(here, link, headers={"origin": "https://shop.example"}) == 200
 
 
 @both_eras
@@ -291,6 +365,7 @@ def test_a_server_that_can_not_tell_who_answers_does_not_start(options: Any, ser
     [
         ({"url": "http://shop.example"}, "needs https"),
         ({"url": "shop.example"}, "public address"),
+        ({"url": "https://m\u00fcnchen.example"}, "in ASCII"),
         ({"url": f"{URL}?a=b"}, "public address"),
         ({"url": URL, "who": who, "anybody_with_the_link": True}, "exclude each other"),
         ({"url": URL, "ttl": 0}, "ttl="),

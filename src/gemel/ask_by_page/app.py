@@ -18,6 +18,7 @@ from gemel.ask_by_page.questions import Audience, OpenQuestion, OpenQuestions, d
 from gemel.errors import Overloaded
 from gemel.http1.asgi import HeaderPairs, Receive, Scope, Send
 from gemel.http1.cookies import cookie_values
+from gemel.protocol.http.origin import parse_origin
 from gemel.protocol.http.request import Headers, Principal, Refusal
 from gemel.schema.elicitation import ElicitResult
 from gemel.transports.http.server.options import Authenticate
@@ -184,7 +185,9 @@ class PageApp:
     def _refuse_post(self, headers: Headers) -> Reply | None:
         """Refuse what another page posts, or a program in its name."""
         own = self._origin if isinstance(self._origin, str) else self._origin()
-        is_own = headers.get("origin", own) == own and headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        origin = headers.get("origin")
+        is_own = origin is None or ((parsed := parse_origin(origin)) is not None and parsed == parse_origin(own))
+        is_own = is_own and headers.get("sec-fetch-site", "same-origin") == "same-origin"
         if is_own and headers.get("content-type", "").partition(";")[0].strip().lower() == _FORM_TYPE:
             return None
         return message_page("Not possible", "Answers come from the page itself: open the link again.", 403)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gemel.ask_by_page.app import AnyVisitors, FirstVisitors, KnownVisitors, PageApp, Visitors
-from gemel.ask_by_page.local import LocalPages
+from gemel.ask_by_page.local import PATH, LocalPages
 from gemel.ask_by_page.login import LoginVisitors, PageLogin
 from gemel.ask_by_page.questions import Audience, OpenQuestions, process_secret
 from gemel.ask_by_page.strategy import (
@@ -25,7 +25,7 @@ from gemel.loops import PerLoop
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
 from gemel.protocol.eras.stateless import STATELESS
-from gemel.protocol.http.origin import LOOPBACK
+from gemel.protocol.http.origin import LOOPBACK, parse_origin
 from gemel.protocol.records import Call
 from gemel.schema.methods import METHODS
 from gemel.server.context import Context
@@ -197,8 +197,8 @@ class AskByPage:
         elif self._who is not None:
             visitors["principal"] = KnownVisitors(self._who)
         self._address = address
-        origin = "{0.scheme}://{0.netloc}".format(urlsplit(self._url))
-        return {f"{path}/": PageApp(self.questions, visitors, origin, answer_bytes=self._answer_bytes)}
+        app = PageApp(self.questions, visitors, _origin_of(self._url), answer_bytes=self._answer_bytes)
+        return {f"{path}/": app}
 
     def _check_audience(self, auth: Auth | None, *, authorized: bool) -> None:
         """Raise DefinitionError unless it can be told who may answer."""
@@ -269,7 +269,7 @@ class AskByPage:
             Overloaded: No port of this machine can be used.
         """
         if audience == "local":
-            return f"{await self._local.here().start()}/ask/{token}"
+            return f"{await self._local.here().start()}{PATH}/{token}"
         if self._address is None:
             raise Overloaded("No page can be shown: no endpoint is served over HTTP")
         return f"{self._address}/{token}"
@@ -300,11 +300,19 @@ async def _strip(ctx: Context[Any], call_next: Callable[[Context[Any]], Awaitabl
     return await call_next(ctx)
 
 
+def _origin_of(url: str) -> str:
+    return "{0.scheme}://{0.netloc}".format(urlsplit(url))
+
+
 def _checked_url(url: str) -> str:
     """The public address without a slash at its end. Raises DefinitionError for one that can't be that."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
         raise DefinitionError(f'AskByPage({url!r}): write the public address, such as "https://shop.example.com"')
+    if parse_origin(_origin_of(url)) is None:  # a browser names the host in ASCII, and is compared with it
+        raise DefinitionError(
+            f'AskByPage({url!r}): write the name of the host in ASCII, such as "https://xn--mnchen-3ya.example"'
+        )
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
         raise DefinitionError(f"AskByPage({url!r}): a page outside of this machine needs https")
     return url.rstrip("/")

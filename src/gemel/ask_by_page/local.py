@@ -16,6 +16,8 @@ _HEAD_BYTES = 32 * 1024
 #: Seconds for a page to reach the browser at the end.
 _LEAVE_SECONDS = 0.3
 _HOST = "127.0.0.1"
+#: What the path of each page begins with.
+PATH = "/ask"
 
 
 class LocalPages:
@@ -70,6 +72,9 @@ class LocalPages:
         hosts = [value for name, value in headers if name == b"host"]
         if hosts != [self.origin.removeprefix("http://").encode()]:
             await request.respond(421, b"text/plain; charset=utf-8", b"This address is not served here.", ())
+            return
+        if str(request.scope["path"]).rpartition("/")[0] != PATH:  # a page has one address, for which its cookie is
+            await request.respond(404, b"text/plain; charset=utf-8", b"There is no page here.", ())
             return
         with suppress(OSError):  # the browser is gone
             await self._app(request.scope, request.receive, request.send)

@@ -141,13 +141,14 @@ class OpenQuestions:
         async with _reachable("A question can't be answered"):
             return await self._backend.replace(place, before, after, ttl=ttl)
 
-    async def drop(self, token: str, holder: str) -> None:
-        """Forget a question, whose answer is known or not wanted any more."""
+    async def drop(self, token: str, holder: str) -> bool:
+        """Forget a question, whose answer is known or not wanted any more. Returns False if somebody has forgotten it already."""
         name = digest(token)
         self._own.pop(name, None)
         async with _reachable("A question can't be ended"):
-            await self._backend.delete(_place(name))
+            is_dropped = await self._backend.delete(_place(name))
             await self._enlist(holder, None, without=name)
+        return is_dropped
 
     async def wait(self, token: str, seconds: float) -> OpenQuestion | None:
         """Wait until a question is answered. Returns it as it is then, or when the time is over; None if it is gone."""

@@ -181,10 +181,10 @@ class PageElicitation(RetriedElicitation[PageState]):
         if question is None:
             del self._state.tokens[key]
         elif question.answer or key in self._state.answers:  # or the client has declined to open the page
-            self._state.answers.setdefault(key, question.answer)
-            self._posted[key] = question.posted
             del self._state.tokens[key]
-            await self._questions.drop(token, question.holder)
+            if await self._questions.drop(token, question.holder):  # of two retries with one state, one has the answer
+                self._state.answers.setdefault(key, question.answer)
+                self._posted[key] = question.posted
 
     def _keep_answer(self, key: str, answer: bytes) -> None:
         """The answer of a client: about a page it says that the user agrees to open it."""
@@ -217,9 +217,9 @@ class PageElicitation(RetriedElicitation[PageState]):
         return self._audience == "anybody" and self._call.origin.owner is None and not self._nonce
 
     def _owner(self, params: dict[str, Any]) -> Any:
-        if self._audience == "local":
-            return ["process", self._pages.process]
         owner = self._call.origin.owner
+        if self._audience == "local":
+            return ["process", self._pages.process, owner]
         if owner is not None:
             return ["principal", owner]
         arguments = params.get("arguments")

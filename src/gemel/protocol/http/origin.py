@@ -70,20 +70,22 @@ def _ip_address(text: str) -> str | None:
         return None
 
 
-class _Origin(NamedTuple):
+class WebOrigin(NamedTuple):
+    """A parsed http(s) origin: two that are equal are the same, however they were written."""
+
     scheme: str
     host: str
     port: int | None
 
 
-def _parse_origin(text: str) -> _Origin | None:
+def parse_origin(text: str) -> WebOrigin | None:
     """An http(s) origin, as browsers write it: `scheme://host[:port]` and nothing more (RFC 6454 §6.2)."""
     scheme, _, rest = text.partition("://")
     scheme = scheme.lower()
     if scheme not in _DEFAULT_PORTS:
         return None
     authority = parse_authority(rest)
-    return authority and _Origin(scheme, authority.host, authority.port or _DEFAULT_PORTS[scheme])
+    return authority and WebOrigin(scheme, authority.host, authority.port or _DEFAULT_PORTS[scheme])
 
 
 class Guard:
@@ -114,7 +116,7 @@ class Guard:
         self._hosts: set[str] = set(LOOPBACK)
         self._ports: set[tuple[str, int]] = set()
         self._suffixes: tuple[str, ...] = ()
-        self._origins: set[_Origin | str] = set()
+        self._origins: set[WebOrigin | str] = set()
         self._any_host = False
         self._any_origin = False
         self._ip_hosts = ip_hosts
@@ -172,7 +174,7 @@ class Guard:
         if entry == "*":
             self._any_origin = True
             return
-        origin = _parse_origin(entry)
+        origin = parse_origin(entry)
         scheme, separator, rest = entry.partition("://")
         if origin is not None:
             self._origins.add(origin)
@@ -195,7 +197,7 @@ class Guard:
         if len(origin) > _LONGEST:
             return False
         text = origin.strip(OWS).decode("latin-1")
-        return self._any_origin or text in self._origins or _parse_origin(text) in self._origins
+        return self._any_origin or text in self._origins or parse_origin(text) in self._origins
 
     def check(self, host: bytes | None, origin: bytes | None) -> Refusal | None:
         """Judge the values of Host and Origin.
@@ -232,7 +234,7 @@ class Guard:
 
     def _advice(self, text: str, authority: Authority | None) -> str:
         """Name the option that accepts this Origin. A page of this server needs its name in allowed_hosts."""
-        origin = _parse_origin(text)
+        origin = parse_origin(text)
         if origin and authority and not self._any_host and origin.host == authority.host:
             return f"If clients reach this server under that name, list it: allowed_hosts=[{_quote(authority.host)}]"
         return f"If it should, list it: allowed_origins=[{_quote(text)}]"
@@ -248,7 +250,7 @@ class Guard:
     def _serves_origin(self, text: str, authority: Authority | None) -> bool:
         if self._any_origin or text in self._origins:
             return True
-        origin = _parse_origin(text)
+        origin = parse_origin(text)
         if origin is None:
             return False
         if origin in self._origins:
