@@ -244,6 +244,21 @@ def read_all(child: subprocess.Popen[bytes]) -> None:
     child.stdout.read()
 
 
+@pytest.mark.parametrize("part", [slice(None), slice(3), slice(4, 7)])
+async def test_a_copy_is_no_chain_of_another_process(path: Path, part: slice) -> None:
+    """Whoever has no key can copy lines, but not into a chain: nothing is there twice."""
+    for _ in range(2):
+        await call(path, range(2), key=KEY)
+    lines = path.read_bytes().splitlines(keepends=True)
+    copy = path.with_name("receipts-5.jsonl")
+    copy.write_bytes(b"".join(lines[part]))
+    with pytest.raises(BrokenChain, match="a copy of a line") as caught:
+        verify(path, keys=[KEY])
+    assert (caught.value.file, caught.value.line) == (copy, 1)
+    copy.rename(path.with_name("receipts-20261129.jsonl"))  # of somebody who keeps copies
+    assert [report.receipts for report in verify(path, keys=[KEY])] == [4]
+
+
 async def test_a_key_may_be_changed(path: Path) -> None:
     await call(path, range(3), key=KEY)
     other = "another key of more than 16 bytes"
@@ -362,6 +377,54 @@ async def test_a_process_whose_file_was_taken_meanwhile_goes_on_in_another_one(p
     child.kill()
     await asyncio.to_thread(child.communicate)
     assert [(report.first, report.receipts) for report in verify(path, keys=[KEY])] == [(1, 8), (1, 4)]
+
+
+def lock_gone(path: Path) -> None:
+    path.with_name(f"{path.name}.lock").unlink()
+
+
+def all_gone(path: Path) -> None:
+    for file in path.parent.iterdir():
+        file.unlink()
+
+
+def folder_moved(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("before"))
+    path.parent.mkdir()
+
+
+@pytest.mark.parametrize("clear", [lock_gone, all_gone, folder_moved])
+async def test_two_processes_write_no_chain_together_after_a_folder_was_cleared(
+    path: Path, clear: Callable[[Path], None]
+) -> None:
+    path = path.parent / "logs" / path.name
+    path.parent.mkdir()
+    made = Receipts(path, key=KEY, sync="written")
+    async with Client(counting(made)) as client:
+        await client.call_tool("count", {"number": 0})
+        clear(path)
+        child = caller(path, "written", 5, "wait")
+        assert child.stdout is not None
+        while (await asyncio.to_thread(child.stdout.readline)).strip() != b"5":
+            pass
+        for number in range(3):
+            await client.call_tool("count", {"number": number})
+    made.close()
+    child.kill()
+    await asyncio.to_thread(child.communicate)
+    kept = 1 if clear is lock_gone else 0
+    assert [report.receipts for report in verify(path, keys=[KEY])] == [5 + kept, 3]
+
+
+async def test_a_lock_that_is_gone_is_made_anew_and_the_chain_goes_on(path: Path) -> None:
+    made = Receipts(path, key=KEY, sync="written")
+    async with Client(counting(made)) as client:
+        for number in range(3):
+            await client.call_tool("count", {"number": number})
+            lock_gone(path)
+    made.close()
+    (report,) = verify(path, keys=[KEY])
+    assert (report.receipts, report.killed, report.last) == (3, 0, 5)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")

@@ -41,7 +41,9 @@ def chains(path: Path) -> list[list[Path]]:
     pattern = re.compile(re.escape(path.stem) + r"-([1-9][0-9]*)" + re.escape(path.suffix) + r"(\.[1-9][0-9]*)?")
     slots = {1} | {int(match[1]) for each in _listed(path.parent) if (match := pattern.fullmatch(each.name))}
     found = []
-    for slot in sorted(slots):
+    for slot in sorted(
+        slot for slot in slots if slot <= MOST_PROCESSES
+    ):  # `receipts-2026.jsonl` is a file of somebody else
         current = file_of(path, slot)
         files = [*rotated(current), *([current] if current.exists() else [])]
         if files:
@@ -82,9 +84,8 @@ class WriterSlot:
     """
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(
-            path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600
-        )
+        self.path = path.with_name(f"{path.name}.lock")
+        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         try:
             self.number = next((slot for slot in range(1, MOST_PROCESSES + 1) if self._lock(slot)), 0)
             if not self.number:
@@ -106,6 +107,14 @@ class WriterSlot:
         except (BlockingIOError, PermissionError):
             return False
         return True
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file of the locks is still the one of its name: otherwise others don't see this lock."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))
+        except OSError:
+            return False
 
     def release(self) -> None:
         """Free it. In a process that was forked this leaves that of the parent locked."""

@@ -100,7 +100,8 @@ def verify(
 
 def _verify(path: Path, keys: Mapping[str | None, HashKey], heads: Sequence[str]) -> list[ChainReport]:
     missing = set(heads)
-    reports = [_verify_chain(files, keys, missing) for files in _found(path)]
+    openings: dict[str, Path] = {}
+    reports = [_verify_chain(files, keys, missing, openings) for files in _found(path)]
     if missing:
         raise StartError(f"{path} has no line with the hash {min(missing)}: lines were removed at the end of a chain")
     return reports
@@ -148,7 +149,10 @@ def _listed(path: Path) -> list[list[_ListedFile]]:
         return []
 
 
-def _verify_chain(files: Sequence[_ListedFile], keys: Mapping[str | None, HashKey], missing: set[str]) -> ChainReport:
+def _verify_chain(
+    files: Sequence[_ListedFile], keys: Mapping[str | None, HashKey], missing: set[str], openings: dict[str, Path]
+) -> ChainReport:
+    """Check one chain. Takes its lines out of `missing`, and adds those that begin a file or process to `openings`."""
     before: Position | None = None
     key: HashKey | None = None
     first = receipts = killed = repaired = lost = 0
@@ -168,6 +172,8 @@ def _verify_chain(files: Sequence[_ListedFile], keys: Mapping[str | None, HashKe
             _check_place(before, line, file, number)
             if key.line(line.hashed) != members["hash"]:
                 raise BrokenChain("the line was changed: its hash is another one", file, number)
+            if kind == "open" and (other := openings.setdefault(members["hash"], file)) != file:
+                raise BrokenChain(f"this is a copy of a line of {other}, and no other chain", file, number)
             is_open = is_open and kind != "close"
             receipts += kind == "call"
             repaired += kind == "repaired"

@@ -193,7 +193,7 @@ class ReceiptWriter:
                 logger.error("%s: %d receipts are not written, and are lost", self._file, len(self._entries))
         with self._writing:
             if self._descriptor is not None:
-                self._attempt(lambda: self._append([{"kind": "close", "pid": os.getpid()}]))
+                self._attempt(self._write_close)
             self._close_file()
             self._free_slot()
 
@@ -246,6 +246,7 @@ class ReceiptWriter:
 
     def _write(self, batch: list[PendingLine]) -> None:
         """Write entries, and take those that are written out of the queue."""
+        self._take_slot()
         if self._descriptor is not None and not self._is_in_place():
             logger.warning("Receipts: %s was moved or deleted while it was written: it is made anew", self._file)
             self._close_file()
@@ -324,13 +325,30 @@ class ReceiptWriter:
         except OSError:
             return False
         self._size = opened.st_size
-        return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
+        return os.path.samestat(named, opened)
+
+    def _take_slot(self) -> None:
+        """Take a file that no other process writes, and again if the file of the locks was moved or deleted."""
+        if self._slot is not None:
+            if self._slot.is_in_place:
+                return
+            logger.warning("Receipts: %s was moved or deleted: it is made anew", self._slot.path)
+            self._slot.release()
+            self._slot = None
+        self._slot = WriterSlot(self.path)
+        file = file_of(self.path, self._slot.number)
+        if file != self._file:  # somebody else has taken the former one meanwhile, and goes on with its chain
+            self._close_file()
+            self._file, self._position = file, Position()
+
+    def _write_close(self) -> None:
+        self._take_slot()
+        if self._descriptor is not None:
+            self._append([{"kind": "close", "pid": os.getpid()}])
 
     def _open(self) -> None:
-        """Take a file that no other process writes, repair its end, and go on with its chain."""
-        if self._slot is None:
-            self._slot = WriterSlot(self.path)
-            self._file = file_of(self.path, self._slot.number)
+        """Open the file of this process, repair its end, and go on with its chain."""
+        self._take_slot()
         self._descriptor = os.open(self._file, _APPEND | _PLAIN, 0o600)
         torn = _cut_torn_line(self._descriptor, self._file)
         last = _last_line(self._descriptor)
