@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -445,7 +446,71 @@ async def test_a_person_sees_every_character_of_the_arguments() -> None:
     assert "\\u200b" in short
     assert "\x1b" not in short
     assert len(long) < 5000
-    assert "more characters; SHA-256" in long
+    assert "(9000 more characters)" in long
+    assert "SHA-256" in long
+    assert "SHA-256" not in short
+
+
+@pytest.mark.parametrize(
+    "padding",
+    [
+        "x" * 100_000,
+        "\n" * 100_000,
+        "\u202e" * 3999,
+        ["x"] * 5000,
+        ["y" * 1000] * 100,
+        [{"x": "z" * 1000}] * 9,
+        {"k" * 9999: 1},
+    ],
+    ids=range(7),
+)
+async def test_a_long_argument_hides_no_other_one(padding: Any) -> None:
+    server, person = Server("bank"), Person()
+
+    @server.tool
+    def pay(account: str, amount: int, note: Any, to: str) -> None: ...
+
+    server.add_middleware(asking("call"))
+    async with Client(server, on_elicit=person) as client:
+        given = {"account": "x" * 900, "amount": 77, "note": padding, "to": "Eve"}
+        await client.call_tool("pay", given, raise_on_error=False)
+    (asked,) = person.asked
+    assert '"amount": 77' in asked
+    assert '"to": "Eve"' in asked
+    assert "more" in asked
+    assert len(asked) < 5000
+
+
+@pytest.mark.parametrize(
+    ("remember", "text"),
+    [
+        ("90s", "within 90 seconds"),
+        ("10m", "within 10 minutes"),
+        ("60m", "within 1 hour)"),
+        ("session", "in this session"),
+    ],
+)
+async def test_a_person_is_told_for_how_long_a_yes_counts(remember: str, text: str) -> None:
+    server, person = make_server()[0], Person()
+    server.add_middleware(asking(remember))
+    async with Client(server, on_elicit=person) as client:
+        await client.call_tool("read", {"path": "a"})
+    (asked,) = person.asked
+    assert text in asked
+
+
+@pytest.mark.parametrize(("back", "asked"), [(0, 1), (3600, 2), (-3600, 2)])
+async def test_an_approval_counts_no_longer_if_the_clock_is_set_back(
+    monkeypatch: pytest.MonkeyPatch, back: float, asked: int
+) -> None:
+    server, person = make_server()[0], Person()
+    server.add_middleware(asking("10m"))
+    real = time.time
+    async with Client(server, era="2025", on_elicit=person) as client:
+        await client.call_tool("read", {"path": "a"})
+        monkeypatch.setattr(time, "time", lambda: real() - back)
+        await client.call_tool("read", {"path": "a"})
+    assert len(person.asked) == asked
 
 
 async def test_a_tool_of_a_list_has_no_arguments() -> None:

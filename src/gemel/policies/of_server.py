@@ -322,7 +322,11 @@ class PolicyOfServer:
         except (GemelError, UnicodeDecodeError) as exc:
             logger.warning("The approvals of a policy can't be read: %s", exc)
             return None
-        return None if entry is None or (entry.ends is not None and entry.ends < time.time()) else entry.by
+        if entry is None or entry.ends is None:
+            return None if entry is None else entry.by
+        # One that lasts longer than the rule says was given before the clock was set back.
+        left, most = entry.ends - time.time(), ruling.remember if isinstance(ruling.remember, float) else 0.0
+        return entry.by if 0 < left <= most else None
 
     async def _remember(self, ctx: Context[Any], digest: str, ruling: Ruling, by: str) -> None:
         remember = ruling.remember

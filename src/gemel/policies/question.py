@@ -25,8 +25,9 @@ FORM: Mapping[str, Any] = {
     "properties": {"allow": {"type": "boolean", "title": "Allow this call"}},
     "required": ["allow"],
 }
-#: Characters of the arguments that are shown.
-_LONGEST = 4000
+_UNITS = ((3600, "hour"), (60, "minute"), (1, "second"))
+#: Characters of the arguments that are shown, and of each text in them if that is too long: as many of these as fit.
+_LONGEST, _CUTS = 4000, (1000, 300, 100, 30)
 
 #: The approvals, by their digests, under which the present call runs: they hold for it alone, for what its handler calls with the
 #: same arguments, and for the task that it becomes.
@@ -35,12 +36,51 @@ granted: ContextVar[Mapping[str, str]] = ContextVar("gemel_granted", default=Map
 
 def question(request: PolicyRequest, ruling: Ruling, digest: str) -> str:
     """The text for the person: tool, server, the exact arguments but for secrets, with every character visible, and the rule."""
-    arguments = escape_text(json.dumps(request.shown, ensure_ascii=False, indent=2, sort_keys=True))
+    arguments = _written(request.shown)
     if len(arguments) > _LONGEST:
-        left = len(arguments) - _LONGEST
-        arguments = f"{arguments[:_LONGEST]}… ({left} more characters; SHA-256 of the request: {digest})"
+        arguments = f"{_shortened(request.shown or {})}\n(not all of it; SHA-256 of the request: {digest})"
     of = "" if request.server is None else f" of {escape_line(request.server)}"
-    return f"Allow {escape_line(request.tool)}{of}?\n{arguments}\n(asked by {escape_line(ruling.rule or 'the policy')})"
+    by = f"asked by {escape_line(ruling.rule or 'the policy')}{_how_long(ruling)}"
+    return f"Allow {escape_line(request.tool)}{of}?\n{arguments}\n({by})"
+
+
+def _written(arguments: Any) -> str:
+    text = json.dumps(arguments, ensure_ascii=False, indent=2, sort_keys=True)
+    return text if len(text) > _LONGEST else escape_text(text)
+
+
+def _shortened(arguments: Mapping[str, Any]) -> str:
+    """The arguments, each part of them cut by itself: a long text hides none of the others."""
+    for most in _CUTS:
+        text = _written(_cut(arguments, most))
+        if len(text) <= _LONGEST:
+            return text
+    share = _LONGEST // len(arguments)
+    parts = (_written({name: value})[2:-2] for name, value in sorted(_cut(arguments, _CUTS[-1]).items()))
+    return "\n".join(part if len(part) <= share else f"{escape_text(part[:share])}…" for part in parts)[:_LONGEST]
+
+
+def _cut(value: Any, most: int) -> Any:
+    """A value with so many characters of each text, and a tenth as many items of each list."""
+    if isinstance(value, str):
+        return value if len(value) <= most else f"{value[:most]}… ({len(value) - most} more characters)"
+    if isinstance(value, list):
+        items = [_cut(item, most) for item in value[: most // 10]]
+        return items if len(value) <= most // 10 else [*items, f"… ({len(value) - most // 10} more items)"]
+    if isinstance(value, Mapping):
+        return {name: _cut(item, most) for name, item in value.items()}
+    return value
+
+
+def _how_long(ruling: Ruling) -> str:
+    """For how long a yes counts for the same call."""
+    if ruling.remember == "call":
+        return ""
+    if isinstance(ruling.remember, str):
+        return "; not again in this session for the same arguments"
+    unit, name = next((unit, name) for unit, name in _UNITS if ruling.remember % unit == 0)
+    count = int(ruling.remember / unit)
+    return f"; not again for the same arguments within {count} {name}{'' if count == 1 else 's'}"
 
 
 async def approve(approver: Approver, request: PolicyRequest) -> str | None:
