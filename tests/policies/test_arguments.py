@@ -62,6 +62,12 @@ SLIPPING = [
     "/srv/.\u200b./etc/passwd",
     "/srv/\uff0e\uff0e/etc/passwd",
     "/srv/\u2025/etc",
+    "/srv/\uff052e\uff052e/etc",
+    "/srv/%\u200b2e./etc",
+    "/srv/..\x00",
+    "/srv/..%00/srv/x",
+    "/srv/\u2025%00x",
+    "/srv/..%2f\uff0fsrv\uff0f..",
 ]
 
 

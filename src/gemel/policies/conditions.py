@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import translate
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -60,17 +60,34 @@ def every(verdicts: Iterable[Verdict]) -> Verdict:
 
 def folded(text: str) -> str:
     """A text as a program may understand it that is more lenient: see the top of this file."""
-    return _readings(text)[-1]
+    if text.isascii() and text.isalnum():
+        return text.lower()
+    return _without_dots(_resolved(text, unquote))
 
 
-def _readings(text: str) -> Sequence[str]:
-    """The same from what is closest to the text to what is farthest: also with each separator as `/`, and without `..`."""
+def _readings(text: str) -> Collection[str]:
+    """A text as programs may understand it that are lenient in one or the other way."""
     if text.isascii() and text.isalnum():
         return (text.lower(),)
-    text = _resolved(text, unquote)
-    if "/" not in text and "\\" not in text:
-        return (text,)
-    return tuple(dict.fromkeys((text, text.replace("\\", "/"), _without_dots(text))))
+    readings: dict[str, None] = {}
+    for form in _forms(text, unquote):
+        readings[form] = readings[form.replace("\\", "/")] = readings[_without_dots(form)] = None
+    return readings
+
+
+def _forms(text: str, unescape: Callable[[str], str]) -> Collection[str]:
+    """A text with and without percent escapes, other forms of characters and invisible ones, and up to a null character."""
+    unescaped = _unescaped(text, unescape) if "%" in text else text
+    forms = [text.casefold(), unescaped.casefold(), _plain_characters(text), _resolved(text, unescape)]
+    if "\0" in unescaped:
+        forms += _forms(unescaped.partition("\0")[0], unescape)
+    return dict.fromkeys(form.strip() for form in forms)
+
+
+def _unescaped(text: str, unescape: Callable[[str], str]) -> str:
+    for _ in range(_ESCAPED):
+        text = unescape(text)
+    return text
 
 
 def _resolved(text: str, unescape: Callable[[str], str]) -> str:
@@ -93,18 +110,25 @@ def _plain_characters(text: str) -> str:
     return unicodedata.normalize("NFKC", _UNSEEN.sub("", text))
 
 
-def _patterns_for_readings(pattern: str) -> Sequence[str]:
+def _patterns_for_readings(pattern: str) -> Iterator[str]:
     """A pattern as texts are read, so that `./data/*` and `C:\\data\\*` fit what begins like that."""
-    text = _resolved(pattern, lambda text: _ESCAPES.sub(lambda run: _WILD.sub(r"[\g<0>]", unquote(run[0])), text))
-    pieces = _SEPARATORS.split(text)
-    wild = next((place for place, piece in enumerate(pieces) if _WILD.search(piece)), len(pieces))
-    # Of `..` after a wildcard nobody knows where it leads.
-    short = text if len(pieces) == 1 or ".." in pieces[wild:] else _without_dots(text)
-    return text, text.replace("\\", "/"), short
+
+    def unescape(text: str) -> str:
+        return _ESCAPES.sub(lambda run: _WILD.sub(r"[\g<0>]", unquote(run[0])), text)
+
+    for form in _forms(pattern, unescape):
+        yield form
+        yield form.replace("\\", "/")
+        pieces = _SEPARATORS.split(form)
+        wild = next((place for place, piece in enumerate(pieces) if _WILD.search(piece)), len(pieces))
+        if ".." not in pieces[wild:]:  # of `..` after a wildcard nobody knows where it leads
+            yield _without_dots(form)
 
 
 def _without_dots(text: str) -> str:
     """A path or URL without `.`, `..` and repeated separators, all written `/`."""
+    if "/" not in text and "\\" not in text:
+        return text
     scheme, colon, path = text.partition("://")
     if not colon:
         scheme, path = "", text
