@@ -136,6 +136,21 @@ def test_a_rule_about_an_argument_that_a_tool_lacks_is_named(capsys: pytest.Capt
     assert json.loads(capsys.readouterr().out)[0]["notAbout"] == [{"rule": "no secrets", "argument": "file"}]
 
 
+def test_a_rule_that_names_no_tool_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = [
+        '[[rule]]\nname = "typo"\ntool = "*_delte"\neffect = "deny"\n',
+        '[[rule]]\nname = "elsewhere"\nserver = "My box"\neffect = "deny"\n',
+        '[[rule]]\nname = "right"\ntool = "*_delete"\nserver = "box"\nprincipal = "root"\neffect = "deny"\n',
+        '[[rule]]\nname = "hinted"\nhints.idempotent = true\neffect = "deny"\n',
+    ]
+    Path("policy.toml").write_text('default = "allow"\n' + "".join(rules))
+    assert main(["policy", "check", "policy.toml", "mcp.json"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if "names none" in line]
+    assert [line.split(" names ")[0] for line in lines] == ["gemel: the rule typo", "gemel: the rule elsewhere"]
+    assert main(["policy", "check", "policy.toml", "mcp.json:box"]) == 0  # one of the servers that the policy is about
+    assert "names none" not in capsys.readouterr().err
+
+
 @contextmanager
 def over_http(file: Path) -> Iterator[str]:
     """The URL of a server in a process of its own."""

@@ -188,7 +188,10 @@ def argument_condition(given: Any) -> Condition:
             return _schema(given["schema"])
         if given and given.keys() <= {"min", "max"}:
             return _each(_range(given.get("min"), given.get("max")))
-        raise ValueError("use a text, a number, a list of them, or a table with min and max, or with schema")
+        raise ValueError(
+            "use a text, a number, a list of them, or a table with min and max, or with schema; a member of an argument has a "
+            'JSON Pointer: arguments."/options/path"'
+        )
     if isinstance(given, list):
         if not given:
             raise ValueError("an empty list fits nothing")
@@ -210,7 +213,7 @@ def _each(condition: Condition) -> Condition:
 def _one_of(given: Sequence[Any]) -> Condition:
     texts = [one for one in given if isinstance(one, str)]
     others = [one for one in given if not isinstance(one, str)]
-    if wrong := [one for one in others if not isinstance(one, int | float)]:
+    if wrong := [one for one in others if not isinstance(one, int | float) or one != one]:
         raise ValueError(f"{wrong[0]!r} is no text, number or boolean")
     glob = Glob(texts)
     kinds = {_kind(one) for one in given}
@@ -228,8 +231,10 @@ def _one_of(given: Sequence[Any]) -> Condition:
 
 def _range(least: Any, most: Any) -> Condition:
     for bound in (least, most):
-        if bound is not None and _kind(bound) != "number":
+        if bound is not None and (_kind(bound) != "number" or bound != bound):
             raise ValueError("min and max are numbers")
+    if least is not None and most is not None and least > most:
+        raise ValueError(f"no number is between min = {least} and max = {most}")
 
     def judge(value: Any) -> Verdict:
         if _kind(value) != "number":

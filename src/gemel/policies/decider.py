@@ -102,6 +102,17 @@ class Decider:
         """
         return [] if self._rules is None else self._rules.not_about(request.listed())
 
+    def about_none(self, requests: Sequence[PolicyRequest]) -> list[str]:
+        """Return the rules whose names of tools and servers fit none of some tools.
+
+        Args:
+            requests: The tools.
+
+        Returns:
+            The names of the rules.
+        """
+        return [] if self._rules is None else self._rules.about_none([request.listed() for request in requests])
+
     async def hides(self, request: PolicyRequest) -> bool:
         """Return whether no call of a tool is allowed, so that it isn't listed.
 

@@ -133,7 +133,7 @@ class _PolicyReader:
             tool=self._glob(given, index, "tool"),
             hints=self._hints(given, index),
             principal=self._glob(given, index, "principal"),
-            scopes=frozenset(self._texts(given.get("scopes", []), index, "scopes")),
+            scopes=self._scopes(given, index),
             server=self._glob(given, index, "server"),
             client=self._glob(given, index, "client"),
             arguments=self._arguments(given, index),
@@ -169,6 +169,12 @@ class _PolicyReader:
         if not value:
             raise self._wrong(index, f"{name} is a text or a list of texts, and not empty", name)
         return Glob(self._texts(value, index, name))
+
+    def _scopes(self, given: Mapping[str, Any], index: int) -> frozenset[str]:
+        scopes = frozenset(self._texts(given.get("scopes", []), index, "scopes"))
+        if "scopes" in given and not scopes:
+            raise self._wrong(index, "scopes is empty, which every caller has: leave it out", "scopes")
+        return scopes
 
     def _hints(self, given: Mapping[str, Any], index: int) -> Mapping[str, bool] | None:
         if "hints" not in given:

@@ -86,11 +86,18 @@ class PolicyRule(NamedTuple):
         """The argument for want of which it is not about a tool that is listed; None if that is not the reason."""
         return None if every(self._static(request)) is False else self.lacking(request)
 
-    def _static(self, request: PolicyRequest) -> Iterator[Verdict]:
+    def names(self, request: PolicyRequest) -> Verdict:
+        """Whether its names of tools and servers fit a tool."""
+        return every(self._by_name(request))
+
+    def _by_name(self, request: PolicyRequest) -> Iterator[Verdict]:
         if self.tool is not None:
             yield self.tool(request.tool)
         if self.server is not None:
             yield None if request.server is None else self.server(request.server)
+
+    def _static(self, request: PolicyRequest) -> Iterator[Verdict]:
+        yield from self._by_name(request)
         if self.hints is not None:
             yield all(getattr(request.hints, name) is value for name, value in self.hints.items())
         if self.principal is not None:
@@ -149,6 +156,10 @@ class Rules:
                 own = [stricter(rule.ruling, other) for other in rulings]
             rulings = [*own, *rulings] if rule.needs_call else own
         return rulings
+
+    def about_none(self, requests: Sequence[PolicyRequest]) -> list[str]:
+        """Return the rules whose names of tools and servers fit none of some tools."""
+        return [rule.name for rule in self._rules if all(rule.names(one) is False for one in requests)]
 
     def not_about(self, request: PolicyRequest) -> list[tuple[str, str]]:
         """Return the rules that would deny or ask, if the tool took an argument that it does not take, each with that argument."""

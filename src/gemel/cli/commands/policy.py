@@ -47,6 +47,9 @@ async def run(options: argparse.Namespace) -> int:
             width = max((len(escape_line(one.request.tool)) for one in checked), default=0)
             lines = [f"{escape_line(one.request.tool):{width}}  {_in_words(one)}" for one in checked]
             console.print("\n".join(lines) or "The server has no tools.")
+        if checked and options.server is None and _entry_name(options) is None:  # otherwise these are not all tools
+            for rule in policy.about_none([one.request for one in checked]):
+                console.note(f"gemel: the rule {escape_line(rule)} names none of these tools: is it written right?")
         for target in untrusted:
             console.note(
                 f"gemel: the hints of {target} are not trusted, and count as destructive. The policy of the server itself "
@@ -82,11 +85,17 @@ async def _list(options: argparse.Namespace, console: Console) -> tuple[list[Too
     return None, title
 
 
+def _entry_name(options: argparse.Namespace) -> str | None:
+    """The name of the one server of a configuration that the target is; None for all of them, and for other targets."""
+    entry = CONFIGURED.fullmatch(options.target)
+    return None if entry is None else entry["name"]
+
+
 def _servers(options: argparse.Namespace) -> Iterator[tuple[str, str | None, str]]:
     """Each server with its name for rules, and what its tools begin with: all those of a configuration, as a gateway has them."""
-    entry = CONFIGURED.fullmatch(options.target)
-    if entry is None or entry["name"] is not None or options.server is not None:
-        yield options.target, options.server or (None if entry is None else entry["name"]), ""
+    entry, name = CONFIGURED.fullmatch(options.target), _entry_name(options)
+    if entry is None or name is not None or options.server is not None:
+        yield options.target, options.server or name, ""
         return
     entries = {name: one for name, one in read_config(entry["path"]).items() if not one.disabled}
     prefixes = prefixes_of(entries)
