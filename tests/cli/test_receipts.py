@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +123,31 @@ def test_receipts_are_shown_one_a_line(path: Path, capsys: pytest.CaptureFixture
 def test_filters(path: Path, words: list[str], count: int, capsys: pytest.CaptureFixture[str]) -> None:
     lines = [json.loads(line) for line in shown(path, capsys, "--json", *words)]
     assert len(lines) == count
+
+
+_MEMBERS = ("n", "at", "kind", "tool", "outcome", "ms", "key", "before", "after", "state", "hash")
+_ODD = ("null", "[1]", '{"a":1}', "true", "1.5", '"x\\n\\u001b[31m"', '"\\ud800"', "1" * 5000, "")
+
+
+def _put(text: str) -> Callable[[re.Match[str]], str]:
+    return lambda found: text
+
+
+@pytest.mark.parametrize("odd", _ODD)
+def test_lines_that_somebody_changed_are_found_and_shown_as_far_as_they_can_be_read(
+    path: Path, odd: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Any JSON value, or none, in the place of a member."""
+    text = path.read_text()
+    for member in _MEMBERS:
+        put = f'"{member}":{odd}' if odd else f'"no {member}":1'
+        path.write_text(re.sub(rf'"{member}":("[^"]*"|null|[0-9.]+)(?=[,}}])', _put(put), text))
+        assert main(["receipts", "verify", str(path), "--key-env", "KEY_OF_RECEIPTS"]) == 1
+        assert capsys.readouterr().err.count("\n") == 1
+        for words in ([], ["--json"], ["--tool", "*"], ["--outcome", "ok"], ["--abandoned-after", "0"]):
+            lines = shown(path, capsys, *words)
+            assert "\x1b" not in "".join(lines)
+            assert all("shop" in line or "bank" in line for line in lines)
 
 
 def test_a_time_that_can_not_be_read_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

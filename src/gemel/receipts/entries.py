@@ -113,7 +113,7 @@ def read_line(text: bytes) -> Line | None:
         return None
     if not isinstance(members, dict):
         return None
-    n, before, digest = members.get("n"), members.get("before"), members.get("hash")
+    n, before, digest = members.get("n"), members.get("before", 0), members.get("hash")
     if type(n) is not int or not isinstance(before, str | None) or not isinstance(digest, str):
         return None
     return Line(members, text[:-_TAIL]) if text.endswith(f'"hash":"{digest}"}}'.encode()) else None

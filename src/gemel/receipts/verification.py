@@ -221,7 +221,7 @@ def _checked_form(file: Path, number: int, text: bytes) -> Line:
 
 def _key_of(members: Mapping[str, Any], keys: Mapping[str | None, HashKey], file: Path, number: int) -> HashKey:
     name = members.get("key")
-    if name in keys:
+    if isinstance(name, str | None) and name in keys:
         return keys[name]
     if name is None:
         raise BrokenChain("this was written without a key, and a key is given", file, number)

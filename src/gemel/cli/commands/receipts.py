@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import time
@@ -11,8 +12,6 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from gemel.cli.console import Console
 from gemel.errors import StartError
@@ -35,13 +34,13 @@ def run(options: argparse.Namespace) -> int:
         if options.action == "verify":
             reports = verify(options.file, keys=_keys(options), heads=options.head)
             if options.json:
-                console.print(msgspec.json.encode({"chains": list(map(_as_json, reports))}).decode())
+                console.print(json.dumps({"chains": list(map(_as_json, reports))}))
             else:
                 console.print("\n".join(map(_in_one_line, reports)))
         else:
             options.json_lines = True
             for members in _chosen(options):
-                console.print(msgspec.json.encode(members).decode() if options.json else _receipt_line(members))
+                console.print(json.dumps(members) if options.json else _receipt_line(members))
     return 0
 
 
@@ -81,7 +80,7 @@ def _chosen(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     since, until = _time_of(options.since, "--since"), _time_of(options.until, "--until")
     left = abandoned(options.file, timestamp(time.time() - options.abandoned_after))
     for members in read(options.file):
-        if members.get("kind") == "asked" and members.get("state") in left:
+        if members.get("kind") == "asked" and str(members.get("state")) in left:
             members = {**members, "outcome": "unknown", "error": "abandoned"}
         elif members.get("kind") != "call":
             continue
