@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gemel import Context, PeerError, Server, ToolError
+from gemel.extensions.tasks import Tasks
 from gemel.policies import Policy
 from gemel.receipts import Receipts
 from tests.ask_by_page.places import anonymous, authorized, local
+from tests.ask_by_page.visitor import link_in
 from tests.receipts.written import all_lines, receipts
 
 both_eras = pytest.mark.parametrize("era", ["2025", "2026"])
@@ -105,3 +108,49 @@ async def test_whoever_has_the_link_approves_nothing(era: str, files: Files) -> 
         with pytest.raises((PeerError, ToolError), match="elicitation"):
             await here.client.call_tool("delete", {"name": "a"})
     assert files.deleted == []
+
+
+def clearing(cleared: list[str], **options: Any) -> Server[Any]:
+    """A server whose tool may be a task, with a policy."""
+    rules = {"rule": [{"name": "clearing", "effect": "ask"}]}
+    server: Server[Any] = Server("files", middleware=[Policy(rules)], extensions=[Tasks()], **options)
+
+    @server.tool(task="optional")
+    async def clear(name: str) -> str:
+        cleared.append(name)
+        return f"{name} is cleared"
+
+    return server
+
+
+@pytest.mark.parametrize("place", [local, authorized])
+async def test_a_call_that_becomes_a_task_runs_after_its_page_was_answered(place: Any) -> None:
+    cleared: list[str] = []
+    async with place(partial(clearing, cleared), "2026") as here:
+
+        async def clear() -> str:
+            task = await here.client.call_tool("clear", {"name": "a"}, task=True)
+            return str((await task.result()).text)
+
+        with pytest.raises(ToolError, match="Allow clear") as asked:
+            await clear()
+        await here.browser.answer(link_in(str(asked.value)) if place is authorized else here.opened[-1])
+        assert cleared == []
+        assert await clear() == "a is cleared"
+        with pytest.raises(ToolError, match="Allow clear"):  # another call
+            await clear()
+    assert cleared == ["a"]
+
+
+@pytest.mark.parametrize("place", [local, authorized])
+async def test_a_request_for_a_task_has_an_error_and_no_page(place: Any) -> None:
+    """Its result is a task, which can't name a page."""
+    cleared: list[str] = []
+    async with place(partial(clearing, cleared), "2025") as here:
+        with pytest.raises(
+            PeerError, match=r"elicitation, by which the policy asks before clear is called \(clearing\)"
+        ):
+            await here.client.call_tool("clear", {"name": "a"}, task=True)
+        assert here.opened == []
+        assert "Allow clear" in (await here.call("clear", {"name": "a"})).text
+    assert cleared == []

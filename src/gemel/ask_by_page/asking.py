@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from gemel.ask_by_page.app import AnyVisitors, FirstVisitors, KnownVisitors, PageApp, Visitors
 from gemel.ask_by_page.local import PATH, LocalPages
 from gemel.ask_by_page.login import LoginVisitors, PageLogin
@@ -21,6 +23,7 @@ from gemel.backends.server_backend import ServerBackend
 from gemel.client.terminal.browser import has_browser, open_page
 from gemel.errors import DefinitionError, Overloaded
 from gemel.http1.asgi import AsgiApp
+from gemel.jsonrpc import ABSENT
 from gemel.loops import PerLoop
 from gemel.protocol.eras.base import Era
 from gemel.protocol.eras.handshake import HANDSHAKE
@@ -41,6 +44,15 @@ _ELICITATIONS: Final[Mapping[Era, type[PageElicitation]]] = {
 _NAME: Final = f'"{ARGUMENT}"'.encode()
 #: Channels of whoever started this process or holds the server.
 _LOCAL: Final = ("stdio", "memory")
+
+
+class _TaskWish(msgspec.Struct):
+    """By `task` a client of 2025-11-25 asks for a task in place of the result."""
+
+    task: Any = None
+
+
+_task_wish = msgspec.json.Decoder(_TaskWish)
 
 
 class AskByPage:
@@ -234,6 +246,8 @@ class AskByPage:
         client = call.era.client_capabilities(call.meta, session.connection.handshake)
         if call.id is None or row is None or not row.may_ask or offers(client, {"elicitation": {"form": {}}}):
             return None
+        if _asks_for_a_task(call):  # it has no result that could name a page
+            return None
         audience = self._audience(session, call)
         by_url = audience != "anybody" and offers(client, {"elicitation": {"url": {}}})
         if audience is None or not (by_url or call.method == "tools/call"):
@@ -298,6 +312,13 @@ async def _strip(ctx: Context[Any], call_next: Callable[[Context[Any]], Awaitabl
         if params is not None:
             ctx = ctx.replace(params=params)
     return await call_next(ctx)
+
+
+def _asks_for_a_task(call: Call) -> bool:
+    try:
+        return call.params is not ABSENT and _task_wish.decode(call.params).task is not None
+    except msgspec.MsgspecError:  # which is an error elsewhere
+        return False
 
 
 def _origin_of(url: str) -> str:

@@ -234,7 +234,10 @@ class PolicyOfServer:
         earlier = await approved_round(ctx, params.pop("requestState", None), digest)
         if earlier is None:
             params.pop("inputResponses", None)  # they answer the policy
-            by = above.get(digest) or await self._approval(ctx, request, ruling, digest)
+            try:
+                by = above.get(digest) or await self._approval(ctx, request, ruling, digest)
+            except MissingClientCapability as exc:
+                raise (InvalidParams(str(exc)) if _wants_task(ctx, params) else exc) from None
             if by is None:
                 raise _error(ctx, params, refusal(request))
         else:
@@ -242,7 +245,7 @@ class PolicyOfServer:
             if earlier.state is not None:
                 params["requestState"] = earlier.state
         approved(by)
-        if "task" in params and not _in_task(ctx):
+        if _wants_task(ctx, params):
             await self._hand_over(digest, by)
         token = granted.set({**above, digest: by})
         try:
@@ -367,7 +370,12 @@ def _session(ctx: Context[Any]) -> SessionState | None:
 
 def _error(ctx: Context[Any], params: Mapping[str, Any], text: str) -> Exception:
     """An error of the tool; of a call that asks for a task, which has no result of its own, an error of the request."""
-    return InvalidParams(text) if "task" in params and not _in_task(ctx) else ToolError(text)
+    return InvalidParams(text) if _wants_task(ctx, params) else ToolError(text)
+
+
+def _wants_task(ctx: Context[Any], params: Mapping[str, Any]) -> bool:
+    """Whether a handshake client asks for a task, and not for a result, which could say what went wrong."""
+    return "task" in params and not _in_task(ctx)
 
 
 def _in_task(ctx: Context[Any]) -> bool:

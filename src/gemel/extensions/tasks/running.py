@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, NoReturn
 from weakref import ReferenceType
@@ -21,6 +21,7 @@ from gemel.errors import (
     DefinitionError,
     ErrorObject,
     GemelError,
+    MissingClientCapability,
     NotFinished,
     Overloaded,
     ProtocolError,
@@ -43,6 +44,7 @@ from gemel.protocol.limits import FIXED_LIMITS
 from gemel.protocol.records import Call, Outgoing
 from gemel.protocol.states import CallState
 from gemel.schema.base import RESERVED, Result
+from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.notifications import ProgressParams
 from gemel.server.elicitation.elicit import ClientInput, InputRefused, KeyedElicitation, RunningStep, StepCall
 from gemel.session import Session
@@ -463,6 +465,8 @@ class TaskElicitation(KeyedElicitation):
         self._running = running
         #: What was requested and is not stored yet.
         self._new: dict[str, StoredInput] = {}
+        #: What the next request for input needs of the client.
+        self._unchecked: tuple[ClientCapabilities, Mapping[str, Any]] | None = None
 
     @property
     def task_id(self) -> str:
@@ -473,11 +477,23 @@ class TaskElicitation(KeyedElicitation):
         """Whether another run goes on."""
         return self._running.is_repeated(error)
 
+    def check_capabilities(self, client: ClientCapabilities, need: Mapping[str, Any]) -> None:
+        """Leave that to `add`: what was answered before the call became a task, as on a page, needs nothing of the client."""
+        self._unchecked = client, need
+
     def add(self, item: ClientInput[Any]) -> None:
-        """Enter a request for input. Raises GemelError for a key that is used already."""
+        """Enter a request for input. Raises GemelError for a key that is used already, and MissingClientCapability."""
         super().add(item)
         assert item.key is not None
+        unchecked, self._unchecked = self._unchecked, None
         if item.key not in self._running.journal.answers:
+            if unchecked is not None:
+                try:
+                    super().check_capabilities(*unchecked)
+                except MissingClientCapability:
+                    self._inputs.remove(item)
+                    del self._requested[item.key]
+                    raise
             params = ordered_text(item.params) if item.params is not UNSET else b""
             self._new[item.key] = StoredInput(item.method, params)
 
