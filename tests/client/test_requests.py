@@ -223,7 +223,7 @@ async def test_a_result_of_an_unknown_or_unfitting_type_is_no_valid_answer(kind:
                 await client.call_tool("x")
 
 
-@pytest.mark.parametrize("result", [{"resultType": 7}, {"resultType": "complete", "content": "x"}, {"content": [{}]}])
+@pytest.mark.parametrize("result", [{"resultType": 7}, {"resultType": "complete", "content": 5}, {"content": [{}]}])
 async def test_a_result_that_cannot_be_read_is_no_valid_answer(result: Any) -> None:
     async with Client(modern(tools_call=result)) as client:
         with pytest.raises(InvalidResponse):

@@ -142,7 +142,7 @@ MEMBERS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
     ("prompts/list", "prompts", (ABSENT, 5, "x", {}, [5], [{}], [{"name": 5}], [{"name": "x", "arguments": 5}])),
     ("resources/list", "resources", (ABSENT, 5, "x", {}, [5], [{}], [{"uri": 5, "name": "x"}], [{"name": "x"}])),
     ("resources/templates/list", "resourceTemplates", (ABSENT, 5, [5], [{}], [{"uriTemplate": 5, "name": "x"}])),
-    ("tools/call", "content", (5, "x", {}, [5], [None], [{}], [{"type": 5}], [{"type": "text"}], [{"text": "x"}])),
+    ("tools/call", "content", (5, {}, [5], [None], [{}], [{"type": 5}], [{"type": "text"}], [{"text": "x"}])),
     (
         "tools/call",
         "content",
@@ -154,7 +154,7 @@ MEMBERS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
         "messages",
         (ABSENT, 5, "x", {}, [5], [{}], [{"role": "user"}], [{"role": 5, "content": {}}]),
     ),
-    ("prompts/get", "messages", ([{"role": "user", "content": 5}], [{"role": "user", "content": "x"}])),
+    ("prompts/get", "messages", ([{"role": "user", "content": 5}], [{"role": "user", "content": [5]}])),
     (
         "resources/read",
         "contents",
@@ -163,9 +163,20 @@ MEMBERS: tuple[tuple[str, str, tuple[Any, ...]], ...] = (
     (
         "completion/complete",
         "completion",
-        (ABSENT, None, 5, "x", [], {}, {"values": 5}, {"values": [5]}, {"values": "x"}),
+        (ABSENT, 5, "x", [], {}, {"values": 5}, {"values": [5]}, {"values": "x"}),
     ),
-    ("completion/complete", "completion", ({"values": [], "total": "x"}, {"values": [], "hasMore": 5})),
+)
+#: Members of results in another form, which has one meaning: method, path, value, the name of the deviation.
+FORMS: tuple[tuple[str, str, Any, str], ...] = (
+    ("tools/call", "content", "x", "content-form"),
+    ("tools/call", "content", {"type": "text", "text": "x"}, "content-form"),
+    ("prompts/get", "messages", [{"role": "user", "content": "x"}], "content-form"),
+    ("prompts/get", "messages", [{"role": "user", "content": [{"type": "text", "text": "x"}]}], "content-form"),
+    ("resources/read", "contents", {"uri": "x", "text": "x"}, "content-form"),
+    ("resources/read", "contents", [{"text": "x"}], "uri-missing"),
+    ("completion/complete", "completion", None, "null-list"),
+    ("completion/complete", "completion", {"values": [], "total": "x"}, "member-left-out"),
+    ("completion/complete", "completion", {"values": [], "hasMore": 5}, "member-left-out"),
 )
 
 
@@ -188,6 +199,15 @@ def wrong_members() -> Iterator[ClientCase]:
                 result = replaced(correct(method, era), path, value)
                 name = f"{era} {method} {path} {'missing' if value is ABSENT else json.dumps(value)}"
                 yield ClientCase(name, era, method, (answer(result=result),), INVALID)
+
+
+def odd_forms() -> Iterator[ClientCase]:
+    """Members of results in another form than that of the schema."""
+    for method, path, value, noted in FORMS:
+        for era in ERAS:
+            got = (answer(result=replaced(correct(method, era), path, value)),)
+            name = f"{era} {method} {path} {json.dumps(value)}"
+            yield ClientCase(name, era, method, got, ("ok",), warns=(noted,))
 
 
 def wrong_input_requests() -> Iterator[ClientCase]:
@@ -343,20 +363,25 @@ def errors() -> Iterator[ClientCase]:
                 [],
                 {},
                 True,
-                {"code": 1},
                 {"message": "x"},
-                {"code": "1", "message": "x"},
+                {"code": "x", "message": "x"},
                 {"code": 1.5, "message": "x"},
             ),
             *(
                 {"code": True, "message": "x"},
                 {"code": None, "message": "x"},
                 {"code": 1, "message": 5},
-                {"code": 1, "message": None},
             ),
         ):
             text = answer(error=error)
             yield ClientCase(f"{era} malformed error {json.dumps(error)}", era, "tools/list", (text,), INVALID)
+        for error, noted in (
+            ({"code": 1}, "error-without-message"),
+            ({"code": 1, "message": None}, "error-without-message"),
+            ({"code": "1", "message": "x"}, "string-code"),
+        ):
+            name = f"{era} odd error {json.dumps(error)}"
+            yield ClientCase(name, era, "tools/list", (answer(error=error),), ("PeerError",), warns=(noted,))
 
 
 def envelopes() -> Iterator[ClientCase]:
@@ -546,11 +571,13 @@ def responses() -> Iterator[ResponseCase]:
         yield ResponseCase(f"content type {kind!r}", http_response(b"<html>", kind), INVALID)
     for body in (b"", b" ", b"{", b"nonsense", b"null", b"5", b"[]", b"{}", b"\xff", b"<html>", b"[" * 10_000):
         yield ResponseCase(f"the body {body[:20]!r} of {len(body)}", http_response(body), INVALID)
-    for identity in (b"9999", b'"9999"', b'"0@ID@"', b"@ID@.0", b"null", b"[]"):
+    for identity in (b"9999", b'"9999"', b'"0@ID@"', b"@ID@.0", b"[]"):
         body = good.replace(b"@ID@", identity)
         yield ResponseCase(f"the id {identity.decode()}", http_response(body), INVALID)
     body = good.replace(b"@ID@", b'"@ID@"')
     yield ResponseCase('the id "@ID@"', http_response(body), ("ok",), ("string-id",))
+    body = good.replace(b"@ID@", b"null")
+    yield ResponseCase("the id null", http_response(body), ("ok",), ("result-without-id",))
     yield ResponseCase("a batch", http_response(b"[" + good + b"]"), (*INVALID, "ok"))
     lost = ("ConnectionLost", "InvalidResponse")
     yield ResponseCase("nothing", b"", lost)
@@ -619,6 +646,7 @@ def client_cases() -> list[ClientCase]:
         *(
             wrong_results,
             null_lists,
+            odd_forms,
             wrong_members,
             wrong_input_requests,
             expensive_values,

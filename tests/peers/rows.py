@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 Over = Literal["stdio", "http", "sse"]
 EraName = Literal["2025", "2026", "auto"]
-Do = Literal["call", "list", "era", "progress", "both"]
+Do = Literal["call", "list", "era", "progress", "both", "prompts", "prompt", "read", "complete"]
 Frame = Literal["length", "chunks", "close"]
 
 #: The transports where each message stands for itself, and all.
@@ -25,7 +25,7 @@ TOOL: Any = {"name": "t", "inputSchema": {"type": "object"}}
 PLAIN: dict[str, Any] = {
     "initialize": {
         "protocolVersion": "2025-06-18",
-        "capabilities": {"tools": {}},
+        "capabilities": {"tools": {}, "prompts": {}, "resources": {}, "completions": {}},
         "serverInfo": {"name": "plain", "version": "1"},
     },
     "tools/list": {"tools": [TOOL]},
@@ -53,6 +53,7 @@ class Http(NamedTuple):
         frame: How the end of the body is told: by `Content-Length`, by chunks, or by the end of the connection.
         before: What is sent before the response.
         line_end: What ends the lines of the head.
+        encoding: The encoding of the body.
     """
 
     status: int
@@ -62,6 +63,7 @@ class Http(NamedTuple):
     frame: Frame = "length"
     before: str = ""
     line_end: str = "\r\n"
+    encoding: str = "utf-8"
 
 
 class Row(NamedTuple):
@@ -74,7 +76,8 @@ class Row(NamedTuple):
         over: The transports that the row is played over.
         expected: What a client gets: the text of the tool, the names of the tools, or the class of an error.
         warns: The names of the deviations that the client notes.
-        do: What the client does: call the tool, count its progress, list the tools, tell the era and call, or call and list.
+        do: What the client does: call the tool, count its progress, list the tools, tell the era and call, or call and list;
+            list the prompts with what they require, get the texts of a prompt, read a resource, or complete an argument.
         era: The era that the client is told to use.
         always: Whether it sends this for each message of the method, not only for the first.
         of_client: Whether only a client shows it: a proxy has its own list or messages.
@@ -117,15 +120,47 @@ def correlation() -> Iterator[Row]:
                 do="list" if lists else "call",
             )
     for name, error in {
-        "the code of an error has a fraction": '{"code":-32000.0,"message":"x"}',
-        "the result is null beside an error": '{"code":-32000,"message":"x"},"result":null',
+        "fractional-code": '{"code":-32000.0,"message":"x"}',
+        "string-code": '{"code":"-32000","message":"x"}',
+        "error-without-message": '{"code":-32000}',
+        "null-result": '{"code":-32000,"message":"x"},"result":null',
+        "empty-method": '{"code":-32000,"message":"x"},"method":null,"params":null',
     }.items():
         yield Row(
-            name,
+            f"an error with the slip {name}",
             {"tools/call": [message(f'"id":@ID@,"error":{error}')]},
             expected="PeerError",
-            warns=("fractional-code" if "fraction" in name else "null-result",),
+            warns=(name,),
         )
+    yield Row(
+        "an error with null as its message",
+        {"tools/call": [message('"id":@ID@,"error":{"code":-32000,"message":null}')]},
+        expected="PeerError",
+        warns=("error-without-message",),
+    )
+    yield Row(
+        "an error with a word as its code: the call fails",
+        {"tools/call": [message('"id":@ID@,"error":{"code":"E1","message":"x"}')]},
+        expected="InvalidResponse",
+    )
+    for name, members, slips in (
+        ("null as its method", '"method":null', ("empty-method",)),
+        ("an empty method", '"method":""', ("empty-method",)),
+        (
+            "null for all of its other members",
+            '"method":null,"params":null,"error":null',
+            ("empty-method", "null-error"),
+        ),
+    ):
+        yield Row(
+            f"an answer has {name}", {"tools/call": [message('"id":@ID@,"result":@RESULT@,' + members)]}, warns=slips
+        )
+    yield Row(
+        "an answer has a method: the call fails",
+        {"tools/call": [message('"id":@ID@,"result":@RESULT@,"method":"tools/call"')]},
+        ("http",),
+        expected="InvalidResponse",
+    )
     for name, stray, warns in (
         (
             "a notification with id null",
@@ -134,6 +169,12 @@ def correlation() -> Iterator[Row]:
         ),
         ("a request with id null", '"id":null,"method":"ping"', "message-without-id"),
         ("a request whose id is true", '"id":true,"method":"ping"', "message-without-id"),
+        ("a notification with a null error", '"method":"notifications/tools/list_changed","error":null', "null-error"),
+        (
+            "a notification with a null result",
+            '"method":"notifications/tools/list_changed","result":null',
+            "null-result",
+        ),
         ("a ping with params null", '"id":"p","method":"ping","params":null', "null-params"),
         ("a notification with params null", '"method":"notifications/tools/list_changed","params":null', "null-params"),
     ):
@@ -541,7 +582,7 @@ def connecting() -> Iterator[Row]:
         ("an empty result", '"id":@ID@,"result":{}', odd),
         ("a text as the result", '"id":@ID@,"result":"ok"', odd),
         ("a text as the error", '"id":@ID@,"error":"unknown"', odd),
-        ("an error without message", '"id":@ID@,"error":{"code":-32601}', odd),
+        ("an error without message", '"id":@ID@,"error":{"code":-32601}', ("error-without-message",)),
         (
             "a null result beside an error",
             '"id":@ID@,"result":null,"error":{"code":-32601,"message":"x"}',
@@ -621,6 +662,41 @@ def http() -> Iterator[Row]:
     yield Row(
         "the id of a session is empty", {"initialize": Http(200, GOOD, headers={"Mcp-Session-Id": ""})}, ("http",)
     )
+    for coding in ("utf-8", "UTF-8", "utf8"):
+        coded = Http(200, GOOD, headers={"Content-Encoding": coding})
+        yield Row(f"an answer has the coding {coding}", {"tools/call": coded}, ("http",))
+    accents = message('"id":@ID@,"result":{"content":[{"type":"text","text":"caf\u00e9"}]}')
+    for charset, encoding, noted in (
+        ("iso-8859-1", "latin-1", ("charset",)),
+        ("windows-1252", "cp1252", ("charset",)),
+        ("UTF-16", "utf-16", ("charset",)),
+        ("iso-8859-1", "utf-8", ()),
+        ("unknown", "utf-8", ()),
+    ):
+        yield Row(
+            f"the charset of an answer is {charset}, and its encoding {encoding}",
+            {"tools/call": Http(200, accents, f"application/json;charset={charset}", encoding=encoding)},
+            ("http",),
+            "caf\u00e9",
+            noted,
+        )
+    yield Row(
+        "an answer is in another encoding than its charset: the call fails",
+        {"tools/call": Http(200, accents, "application/json; charset=utf-8", encoding="latin-1")},
+        ("http",),
+        "InvalidResponse",
+    )
+    for name, members in (("no id", '"result":@RESULT@'), ("null as its id", '"id":null,"result":@RESULT@')):
+        for over in ("http", "sse"):
+            answer = message(members)
+            yield Row(
+                f"{over}: an answer has {name}",
+                {"tools/call": [answer], "tools/list": [answer]},
+                (over,),
+                expected=("hi", ["t"]),
+                warns=("result-without-id",),
+                do="both",
+            )
     for name, response in {
         "lines that end with LF": Http(200, GOOD, line_end="\n"),
         "a contradictory length": Http(200, GOOD, headers={"content-length": "5"}),
@@ -739,6 +815,29 @@ def streams() -> Iterator[Row]:
         yield Row(f"an event stream has {name}", {"tools/call": Http(200, text, "text/event-stream")}, ("http",))
     for kind in ("text/event-stream; charset=utf-8", "Text/Event-Stream", "text/event-stream;charset=UTF-8"):
         yield Row(f"the content type of an event stream is {kind}", {"tools/call": Http(200, event, kind)}, ("http",))
+    for kind in ("application/json", "text/plain", "", "text/event-stream, application/json"):
+        for name, text in (("", event), (", which begins with a comment", ": a\n\nid: 1\nevent: message\n" + event)):
+            yield Row(
+                f"the content type of an event stream is {kind or 'missing'}{name}",
+                {"initialize": Http(200, text, kind), "tools/call": Http(200, text, kind)},
+                ("http",),
+                warns=("content-type",),
+            )
+    frames: dict[str, Frame] = {"a length": "length", "chunks": "chunks", "the end of the connection": "close"}
+    for name, frame in frames.items():
+        yield Row(
+            f"the content type of an answer with {name} is text/event-stream",
+            {"tools/call": Http(200, GOOD, "text/event-stream", frame=frame)},
+            ("http",),
+            warns=("content-type",),
+        )
+    for name in ("response", "Message", "tools/call"):
+        yield Row(
+            f"an event stream has the answer in an event {name}",
+            {"tools/call": Http(200, f"event: {name}\n{event}", "text/event-stream")},
+            ("http",),
+            warns=("event-name",),
+        )
     for name, text, error in (
         ("comments only", ": a\n\n", "ConnectionLost"),
         ("half of the answer", event[:-20], "InvalidResponse"),
@@ -860,12 +959,85 @@ def lists() -> Iterator[Row]:
         "of one block of an unknown type": '{"content":[{"type":"widget"}]}',
         "without content": "{}",
         "whose isError is a text": '{"content":[],"isError":"no"}',
-        "whose content is no list": '{"content":{"type":"text","text":"x"}}',
+        "whose content is a number": '{"content":1}',
+        "whose content is an object without a type": '{"content":{"text":"x"}}',
     }.items():
         yield Row(
             f"a result {name}: the call fails",
             {"tools/call": [message(f'"id":@ID@,"result":{result}')]},
             expected="InvalidResponse",
+            of_client=True,
+        )
+
+
+def forms() -> Iterator[Row]:
+    """Results in another form than the specification's, which has one meaning."""
+    text = {"type": "text", "text": "hi"}
+
+    def sends(result: object) -> str:
+        return message(f'"id":@ID@,"result":{json.dumps(result)}')
+
+    content: Any
+    for name, content in (("a text", "hi"), ("one block", text)):
+        yield Row(
+            f"a result has {name} in place of a list",
+            {"tools/call": [sends({"content": content})]},
+            warns=("content-form",),
+            of_client=True,
+        )
+    contents: Any
+    for name, contents, warns in (
+        ("no list", {"uri": "x:1", "text": "hi"}, ("content-form",)),
+        ("no URI", [{"text": "hi"}], ("uri-missing",)),
+        ("null as their URI", [{"uri": None, "text": "hi"}], ("uri-missing",)),
+    ):
+        yield Row(
+            f"the contents of a resource have {name}",
+            {"resources/read": [sends({"contents": contents})]},
+            expected=[("x:1", "hi")],
+            warns=warns,
+            do="read",
+            of_client=True,
+        )
+    yield Row(
+        "several contents of a resource have no URI: the call fails",
+        {"resources/read": [sends({"contents": [{"text": "a"}, {"text": "b"}]})]},
+        expected="InvalidResponse",
+        do="read",
+        of_client=True,
+    )
+    for name, content, texts in (
+        ("a text", "hi", ["hi"]),
+        ("a list of one block", [text], ["hi"]),
+        ("a list of two blocks", [text, text], ["hi", "hi"]),
+    ):
+        yield Row(
+            f"a message of a prompt has {name} in place of a block",
+            {"prompts/get": [sends({"messages": [{"role": "user", "content": content}]})]},
+            expected=texts,
+            warns=("content-form",),
+            do="prompt",
+            of_client=True,
+        )
+    yield Row(
+        "a prompt has an argument that is required by a text",
+        {"prompts/list": [sends({"prompts": [{"name": "p", "arguments": [{"name": "a", "required": "yes"}]}]})]},
+        expected=[("p", ["a"])],
+        warns=("member-left-out",),
+        do="prompts",
+        of_client=True,
+    )
+    for name, completion, values, warns in (
+        ("null", None, [], ("null-list",)),
+        ("null as its values", {"values": None}, [], ("null-list",)),
+        ("a total that is a text", {"values": ["a"], "total": "1"}, ["a"], ("member-left-out",)),
+    ):
+        yield Row(
+            f"a completion is or has {name}",
+            {"completion/complete": [sends({"completion": completion})]},
+            expected=values,
+            warns=warns,
+            do="complete",
             of_client=True,
         )
 
@@ -976,6 +1148,7 @@ ROWS: tuple[Row, ...] = (
     *http(),
     *streams(),
     *lists(),
+    *forms(),
     *sessions(),
     *events(),
 )

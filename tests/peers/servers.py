@@ -123,7 +123,7 @@ class _Connection:
 
 
 def _response(answer: Http) -> bytes:
-    body = answer.body.encode()
+    body = answer.body.encode(answer.encoding)
     lines = [f"HTTP/1.1 {answer.status} X"]
     if body and answer.kind:
         lines.append(f"Content-Type: {answer.kind}")

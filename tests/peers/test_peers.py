@@ -40,6 +40,15 @@ async def outcome(connecting: Any, row: Row) -> Any:
                 return len(told)
             if row.do == "era":
                 return client.era, (await client.call_tool("t")).text
+            if row.do == "prompts":
+                prompts = await client.list_prompts()
+                return [(one.name, [argument.name for argument in one.arguments or ()]) for one in prompts]
+            if row.do == "prompt":
+                return [getattr(one.content, "text", None) for one in (await client.get_prompt("p")).messages]
+            if row.do == "read":
+                return [(one.uri, one.text) for one in (await client.read_resource("x:1")).contents]
+            if row.do == "complete":
+                return (await client.complete(prompt="p", argument="a")).values
             if row.do == "both":
                 return (await client.call_tool("t")).text, [tool.name for tool in await client.list_tools()]
             return (await client.call_tool("t")).text

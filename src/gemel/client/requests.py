@@ -167,7 +167,7 @@ class Requests:
             request.on_size(memoryview(raw).nbytes)
         if value is not None:
             return value
-        return read_result(raw, request.method, request.result, self._connection.deviations)
+        return read_result(raw, request.method, request.result, self._connection.deviations, request.params)
 
     async def _notify(self, notification: ClientContext) -> None:
         connection, method, params = self._connection, notification.method, notification.params
@@ -467,10 +467,13 @@ def _decoder(kind: object) -> Callable[[Raw], Any]:
     return decoder
 
 
-def read_result(raw: Raw, method: str, kind: object, deviations: Deviations | None = None) -> Any:
+def read_result(
+    raw: Raw, method: str, kind: object, deviations: Deviations | None = None, params: Mapping[str, Any] | None = None
+) -> Any:
     """A complete result as its type, a dict by default.
 
-    With `deviations`, items and blocks that are not valid are left out and noted there. Raises InvalidResponse.
+    With `deviations`, items and blocks that are not valid are left out and noted there, and contents without a URI are
+    those that the params ask for. Raises InvalidResponse.
     """
     decode = _decoder(dict[str, Any] if kind is None else kind)
     try:
@@ -482,6 +485,7 @@ def read_result(raw: Raw, method: str, kind: object, deviations: Deviations | No
     try:
         from gemel.client.salvage import salvage
 
-        return salvage(raw, kind, decode, deviations)
+        uri = (params or {}).get("uri", "")
+        return salvage(raw, kind, decode, deviations, uri if isinstance(uri, str) else "")
     except (msgspec.MsgspecError, RecursionError) as exc:
         raise invalid from exc

@@ -12,10 +12,11 @@ import msgspec
 from msgspec import Raw
 
 from gemel.protocol.deviations import Deviations, Note
+from gemel.schema.completion import CompleteResult, Completion
 from gemel.schema.content import BLOCKS, ResourceContents
 from gemel.schema.lifecycle import InitializeResult, ServerCapabilities
 from gemel.schema.methods import LISTS
-from gemel.schema.prompts import GetPromptResult, PromptMessage
+from gemel.schema.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 from gemel.schema.resources import ReadResourceResult
 from gemel.schema.tools import CallToolResult
 
@@ -24,9 +25,9 @@ _items = msgspec.json.Decoder(list[Raw])
 _text = msgspec.json.Decoder(str)
 
 #: Members that people or models read, that describe other members, or that let a result be kept: nothing is wrong without
-#: them. A result without `cacheScope` is kept for its caller only.
+#: them. A result without `cacheScope` is kept for its caller only, and an argument of a prompt without `required` is optional.
 _DISPENSABLE = frozenset(
-    {"annotations", "icons", "title", "description", "_meta", "execution", "size", "ttlMs", "cacheScope"}
+    {"annotations", "icons", "title", "description", "_meta", "execution", "size", "ttlMs", "cacheScope", "required"}
 )
 
 
@@ -46,7 +47,7 @@ _LISTS: Mapping[Any, _ItemList] = {
 }
 
 
-def salvage(raw: Raw, kind: Any, decode: Callable[[Raw], Any], deviations: Deviations) -> Any:
+def salvage(raw: Raw, kind: Any, decode: Callable[[Raw], Any], deviations: Deviations, uri: str = "") -> Any:
     """Read a result without what is not valid in it, and note that.
 
     Args:
@@ -54,6 +55,7 @@ def salvage(raw: Raw, kind: Any, decode: Callable[[Raw], Any], deviations: Devia
         kind: Its type.
         decode: Reads the type.
         deviations: Takes the notes.
+        uri: The URI that was asked for, if any.
 
     Returns:
         The result.
@@ -63,6 +65,8 @@ def salvage(raw: Raw, kind: Any, decode: Callable[[Raw], Any], deviations: Devia
     """
     of = _LISTS.get(kind)
     members = _members.decode(raw)
+    if kind is CompleteResult and "completion" in members:
+        return _salvage_completion(members, decode, deviations)
     if of is None or (of.member not in members and "structuredContent" not in members):
         return decode(raw)
     notes: list[tuple[str, str]] = []
@@ -72,17 +76,83 @@ def salvage(raw: Raw, kind: Any, decode: Callable[[Raw], Any], deviations: Devia
     elif _is_null(members[of.member]):
         notes.append(("null-list", of.member))
         members[of.member] = Raw(b"[]")
-    items = _items.decode(members[of.member])
+    items = _listed(members[of.member], kind, notes)
+    if uri and kind is ReadResourceResult and len(items) == 1:
+        items[0] = _with_uri(items[0], uri, notes)
     usable: list[Raw] = []
     for item in items:
         try:
             usable.append(_usable(item, of.item, notes))
         except (msgspec.MsgspecError, RecursionError) as exc:
-            notes.append((of.deviation, f"{exc}: {bytes(memoryview(item)[:200]).decode('utf-8', 'replace')}"))
+            notes.append((of.deviation, f"{exc}: {_start(item)}"))
     if items and not usable and "structuredContent" not in members:
         return decode(raw)
     members[of.member] = Raw(msgspec.json.encode(usable))
     notes += _drop_invalid(members, kind)
+    result = decode(Raw(msgspec.json.encode(members)))
+    for name, detail in notes:
+        deviations.note(name, detail)
+    return result
+
+
+def _listed(value: Raw, kind: Any, notes: list[tuple[str, str]]) -> list[Raw]:
+    """The items of a list, or the one in place of it: a block or a text of a tool, the contents of a resource.
+
+    A message of a prompt that has several blocks becomes several messages.
+    """
+    if kind not in (CallToolResult, ReadResourceResult, GetPromptResult):
+        return _items.decode(value)
+    begin = bytes(memoryview(value)[:1])
+    if begin == b"{" and kind is not GetPromptResult:
+        notes.append(("content-form", _start(value)))
+        return [value]
+    if begin == b'"' and kind is CallToolResult:
+        notes.append(("content-form", _start(value)))
+        return [_text_block(value)]
+    items = _items.decode(value)
+    return items if kind is not GetPromptResult else [one for item in items for one in _messages(item, notes)]
+
+
+def _messages(item: Raw, notes: list[tuple[str, str]]) -> list[Raw]:
+    """A message of a prompt as one or several messages of one block each."""
+    try:
+        members = _members.decode(item)
+        content = members["content"]
+        begin = bytes(memoryview(content)[:1])
+        if begin not in (b"[", b'"'):
+            return [item]
+        blocks = [_text_block(content)] if begin == b'"' else _items.decode(content)
+    except (msgspec.MsgspecError, KeyError):
+        return [item]
+    notes.append(("content-form", _start(content)))
+    return [Raw(msgspec.json.encode({**members, "content": block})) for block in blocks]
+
+
+def _text_block(text: Raw) -> Raw:
+    return Raw(b'{"type":"text","text":' + bytes(text) + b"}")
+
+
+def _with_uri(item: Raw, uri: str, notes: list[tuple[str, str]]) -> Raw:
+    """The only contents of a resource with the URI that was asked for, if they have none."""
+    try:
+        members = _members.decode(item)
+    except msgspec.MsgspecError:
+        return item
+    if not _is_null(members.get("uri", Raw(b"null"))) or members.keys().isdisjoint(("text", "blob")):
+        return item
+    notes.append(("uri-missing", _start(item)))
+    return Raw(msgspec.json.encode({**members, "uri": uri}))
+
+
+def _salvage_completion(members: dict[str, Raw], decode: Callable[[Raw], Any], deviations: Deviations) -> Any:
+    """Read suggestions, of which all but the values may be left out."""
+    notes: list[tuple[str, str]] = []
+    is_null = _is_null(members["completion"])
+    found = {"values": Raw(b"null")} if is_null else _members.decode(members["completion"])
+    if "values" in found and _is_null(found["values"]):
+        notes.append(("null-list", "completion"))
+        found["values"] = Raw(b"[]")
+    members["completion"] = _without_invalid(Raw(msgspec.json.encode(found)), Completion, "completion.", notes)
     result = decode(Raw(msgspec.json.encode(members)))
     for name, detail in notes:
         deviations.note(name, detail)
@@ -158,6 +228,11 @@ def _with_identity(raw: Raw, notes: list[tuple[str, str]]) -> Raw:
     return Raw(msgspec.json.encode(members))
 
 
+def _start(value: Raw) -> str:
+    """The start of what was sent, for a note."""
+    return bytes(memoryview(value)[:200]).decode("utf-8", "replace")
+
+
 def _is_null(value: Raw) -> bool:
     return bytes(memoryview(value)).strip() == b"null"
 
@@ -176,6 +251,9 @@ def _usable(item: Raw, kind: type | None, notes: list[tuple[str, str]]) -> Raw:
         members = _members.decode(item)
     if kind is PromptMessage and "content" in members:
         members["content"] = _usable(members["content"], None, notes)
+    if kind is Prompt and "arguments" in members:
+        arguments = [_usable(argument, PromptArgument, notes) for argument in _items.decode(members["arguments"])]
+        members["arguments"] = Raw(msgspec.json.encode(arguments))
     dropped = _drop_invalid(members, kind)
     text = msgspec.json.encode(members)
     msgspec.json.decode(text, type=kind)

@@ -29,22 +29,28 @@ DEVIATIONS: Mapping[str, str] = MappingProxyType(
         ),
         "initialized-refused": "The server refused `notifications/initialized`, and serves requests all the same.",
         # Messages
-        "content-type": "The server sent a message with another content type than `application/json`.",
+        "content-type": "The server sent a message with another content type than that of its form.",
         "batch": "The server sent messages in an array, which the revision does not allow.",
+        "charset": "The server sent a message in another encoding than UTF-8, which its content type names.",
         "byte-order-mark": "The server sent a byte order mark before a message.",
         # Correlation
         "string-id": "The server wrote the id of a request, which is an integer, as a string.",
         "string-progress-token": "The server wrote a progress token, which is an integer, as a string.",
         "null-params": "The server sent `params: null` instead of leaving `params` out.",
-        "null-error": "The server sent `error: null` beside a result.",
-        "null-result": "The server sent `result: null` beside an error.",
+        "null-error": "The server sent `error: null` beside a result or a method.",
+        "null-result": "The server sent `result: null` beside an error or a method.",
         "null-id": "The server sent a notification with `id: null`.",
         "fractional-code": "The server wrote the code of an error as a number with a fraction of zero.",
+        "string-code": "The server wrote the code of an error, which is an integer, as a string.",
+        "error-without-message": "The server sent an error with a code and no message.",
+        "empty-method": "The server sent an answer with an empty `method`.",
+        "result-without-id": "The server sent the only answer that its HTTP response can hold without the id of the request.",
         "message-without-id": (
             "The server sent an answer or a request without a usable id. It belongs to nothing and was ignored."
         ),
         "invalid-notification": "The server sent a notification that is not valid. It was ignored.",
         "answer-to-another": "The server sent an answer that is not valid to another request. It was ignored.",
+        "event-name": "The server sent a message on an event stream as an event with another name than `message`.",
         "stray-event": "The server sent an event that is not a message on an event stream. It was ignored.",
         # Sessions
         "lost-session-status": (
@@ -57,6 +63,8 @@ DEVIATIONS: Mapping[str, str] = MappingProxyType(
         "item-left-out": "An item of a list is not valid and was left out.",
         "member-left-out": "An optional member of a result, or of an item in it, is not valid and was left out.",
         "block-left-out": "A content block is not valid or not known and was left out.",
+        "content-form": "The server sent a text or one block instead of a list, or a list in a message of a prompt.",
+        "uri-missing": "The server sent the contents of a resource without its URI.",
         "content-missing": "A result has structured content and no `content`.",
         # Logins
         "metadata-member-left-out": (

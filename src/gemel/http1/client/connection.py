@@ -30,6 +30,8 @@ BUFFER_BYTES = 256 * 1024
 #: A response that was closed before its end may go on for so long and so many bytes before its connection is closed.
 DRAIN_SECONDS = 1.0
 DRAIN_BYTES = 64 * 1024
+#: Names of encodings of characters, which some servers give as the coding of the content: it has none.
+_CHARSETS = ("utf-8", "utf8")
 #: Type, flags and stream of the frame with which a server of HTTP/2 begins (RFC 9113, section 3.4), after its length.
 _HTTP2_SETTINGS = b"\x04\x00\x00\x00\x00\x00"
 
@@ -448,7 +450,7 @@ def _read_head(lines: Sequence[tuple[bytes, bytes]]) -> _ResponseHead:
     transfer, content = (headers.get(name, "").lower() for name in ("transfer-encoding", "content-encoding"))
     if transfer not in ("", "chunked"):
         raise _ProtocolViolation(f"a transfer coding that was not asked for: {transfer[:40]!r}")
-    if content not in ("", "identity", "gzip", "x-gzip"):
+    if content not in ("", "identity", "gzip", "x-gzip", *_CHARSETS):
         raise _ProtocolViolation(f"a content coding that was not asked for: {content[:40]!r}")
     has_end = bool(transfer) or "content-length" in headers
     return _ResponseHead(

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from itertools import chain
-from typing import Any, TypeVar, Unpack
+from typing import Any, Protocol, TypeVar, Unpack
 from urllib.parse import urljoin
 
 from gemel.channel import ChannelKind, Serve, Transport
@@ -43,11 +43,22 @@ from gemel.http1.client.cookies import CookieJar
 from gemel.http1.client.network import DEFAULT_TLS, TlsContext
 from gemel.http1.client.pool import HEADS, SocketWire, read_url
 from gemel.http1.client.wire import BODY_PROGRESS, HeaderPairs, Wire, WireResponse
-from gemel.jsonrpc import Failure, Message, Response, decode, id_of, is_batch, is_print, meant_as, split_batch
+from gemel.jsonrpc import (
+    Failure,
+    Message,
+    RequestId,
+    Response,
+    decode,
+    id_of,
+    is_batch,
+    is_print,
+    meant_as,
+    split_batch,
+)
 from gemel.lazy_imports import load
 from gemel.loops import Abandoned
 from gemel.options import accepts, resolve
-from gemel.protocol.deviations import Deviation
+from gemel.protocol.deviations import Deviation, Note
 from gemel.protocol.http import headers as http
 from gemel.protocol.http import mirror
 from gemel.protocol.http.media_types import EVENT_STREAM, JSON, POST_HEADERS, STREAM_HEADERS, media_type
@@ -65,7 +76,10 @@ from gemel.transports.http.client.responses import (
     ERROR_BYTES,
     EventReader,
     Reconnection,
+    begins_events,
+    begins_message,
     excerpt,
+    in_utf8,
     is_event_stream,
     read_start,
     refusal_of,
@@ -76,6 +90,7 @@ from gemel.version import missing_extra
 logger = logging.getLogger("gemel")
 
 ResultT = TypeVar("ResultT")
+ReadT = TypeVar("ReadT", covariant=True)
 
 #: Maximum number of redirects in a row, and of refusals (401, 403) in a row that the credentials may react to.
 MAX_REDIRECTS = 5
@@ -492,13 +507,12 @@ class HttpChannel:
                     await _ResponseStream(self, pending, is_handshake).follow(response)
                 else:
                     body = await response.read()
-                    if kind != JSON and not _begins_message(body):
-                        raise await _unusable(body, response, pending.method)
-                    if len(body) > self.limits.reply or not getattr(response, "finished", False):
-                        body = await self._read_rest(body, response, pending.method)
-                    if kind != JSON and (is_batch(body) or meant_as(body) == "response"):
+                    if body[:1] != b"{" and begins_events(body):
                         self._conversation.note("content-type", f"{pending.method}: {content_type or 'none'}")
-                    self.feed(body, pending, is_handshake)
+                        await _ResponseStream(self, pending, is_handshake).follow(response, body)
+                    else:
+                        body = await self.read_message(body, response, pending.method, kind)
+                        self.feed(body, pending, is_handshake)
             finally:
                 response.close(drain=pending.state is ANSWERED)
         except CallError:
@@ -584,6 +598,21 @@ class HttpChannel:
             headers.append((http.LAST_EVENT_ID, last_event_id))
         return await self._endpoint.request("GET", headers)
 
+    async def read_message(self, start: bytes, response: WireResponse, about: str, kind: str) -> bytes:
+        """Read the content of a response that is one message, of some media type, after its start. Raises InvalidResponse."""
+        content_type = response.headers.get("content-type")
+        if kind != JSON and not begins_message(start):
+            raise await _unusable(start, response, about)
+        body = start
+        if len(body) > self.limits.reply or not getattr(response, "finished", False):
+            body = await self._read_rest(body, response, about)
+        if kind != JSON and (is_batch(body) or meant_as(body) == "response"):
+            self._conversation.note("content-type", f"{about}: {content_type or 'none'}")
+        if content_type is not None and content_type != kind and (text := in_utf8(body, content_type)) is not None:
+            self._conversation.note("charset", f"{about}: {content_type}")
+            return text
+        return body
+
     async def _read_rest(self, start: bytes, response: WireResponse, about: str) -> bytes:
         """Read the content after its start. Returns all of it. Raises InvalidResponse if it is too long."""
         limit, size, parts = self.limits.reply, len(start), [start]
@@ -654,7 +683,7 @@ class HttpChannel:
         try:
             messages: list[tuple[bytes, Message | None]] = [(data, decode(data))]
         except ProtocolError:  # it may be a batch, or have a slip
-            messages = self._decode(data, pending, pending.method, is_handshake)
+            messages = self._decode(data, pending, pending.method, is_handshake, resumed=resumed)
         for item, message in messages:
             if type(message) is Response or type(message) is Failure:
                 if message.id is None:
@@ -670,10 +699,9 @@ class HttpChannel:
                 self._serve_message(item, is_handshake, pending)
 
     def is_stray(self, event: Event) -> bool:
-        """Whether an event with data holds no message. Then it is noted."""
+        """Whether an event with data holds no message. That is noted, and so is a message in an event of another name."""
         stray = stray_event(event)
-        if stray:
-            self._conversation.note("stray-event", stray)
+        note_event(event, stray, self._conversation.note)
         return bool(stray)
 
     def feed_unasked(self, data: bytes) -> bool:
@@ -695,9 +723,9 @@ class HttpChannel:
             await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
 
     def _decode(
-        self, data: bytes, pending: Pending | None, about: str, is_handshake: bool
+        self, data: bytes, pending: Pending | None, about: str, is_handshake: bool, *, resumed: bool = False
     ) -> list[tuple[bytes, Message | None]]:
-        """Decode a message that may have a slip, or those of a batch.
+        """Decode a message that may have a slip, or those of a batch. A result without an id is that of `pending`.
 
         None stands for a malformed request, which is answered with an error. Other messages that are neither valid nor
         meant as the answer are left out.
@@ -711,9 +739,10 @@ class HttpChannel:
                     self._conversation.note("batch", f"{about}: {excerpt(data)}")
         except ProtocolError as exc:
             raise InvalidResponse(f"{about}: the server sent data that is no message: {exc}: {excerpt(data)}") from exc
+        answers = None if pending is None or resumed else pending.id
         for item in items:
             try:
-                messages.append(self._decode_item(item))
+                messages.append(self._decode_item(item, answers))
             except ProtocolError as exc:
                 meant, identity = meant_as(item), id_of(exc, item)
                 if meant == "request" and identity is not None and is_handshake:
@@ -730,12 +759,12 @@ class HttpChannel:
                     ) from exc
         return messages
 
-    def _decode_item(self, data: bytes) -> tuple[bytes, Message]:
+    def _decode_item(self, data: bytes, answers: RequestId | None) -> tuple[bytes, Message]:
         """Decode one message; one with a slip as it was meant. Raises ProtocolError."""
         try:
             return data, decode(data)
         except ProtocolError:
-            mended = mend(data)
+            mended = mend(data, answers)
             if mended is None:
                 raise
             message = decode(mended[0])
@@ -947,12 +976,20 @@ def stray_event(event: Event) -> str:
     An object that is cut off or has members of a message is a malformed message.
     """
     data = event.data
-    if event.type != "message":
+    if event.type != "message" and (b'"jsonrpc"' not in data or meant_as(data) is None):
         return f"event {shorten(event.type)!r}: {excerpt(data)}"
     if b'"jsonrpc"' in data or not is_print(data) or meant_as(data) is not None:
         return ""
     is_cut_off = data.lstrip().startswith(b"{") and not data.rstrip().endswith(b"}")
     return "" if is_cut_off else excerpt(data) or "blanks"
+
+
+def note_event(event: Event, stray: str, note: Note) -> None:
+    """Note an event that is no message, `stray` being what it holds, and a message in an event of another name."""
+    if stray:
+        note("stray-event", stray)
+    elif event.type != "message":
+        note("event-name", f"{shorten(event.type)!r}: {excerpt(event.data)}")
 
 
 def _decode_failure(body: bytes) -> Failure | None:
@@ -963,11 +1000,6 @@ def _decode_failure(body: bytes) -> Failure | None:
     return message if isinstance(message, Failure) else None
 
 
-def _begins_message(body: bytes) -> bool:
-    """Whether content may be a message or a batch."""
-    return body[:1024].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")[:1] in (b"{", b"[")
-
-
 async def _unusable(start: bytes, response: WireResponse, about: str) -> InvalidResponse:
     """Make the error for a 2xx that holds neither a message nor events, from the start of its content."""
     kind = response.headers.get("content-type")
@@ -976,6 +1008,10 @@ async def _unusable(start: bytes, response: WireResponse, about: str) -> Invalid
         return InvalidResponse(f"The server accepted {about} (HTTP {response.status}) and gave no answer")
     what = f"content of the type {kind!r}" if kind else "content without a type"
     return InvalidResponse(f"The server answered {about} with {what}: {excerpt(body)}. Is the URL an MCP endpoint's?")
+
+
+class _Source(Protocol[ReadT]):
+    async def read(self) -> ReadT: ...
 
 
 class _ResponseStream:
@@ -993,14 +1029,15 @@ class _ResponseStream:
         self._stray = ""
         self._settled = asyncio.Event()
 
-    async def follow(self, response: WireResponse | None) -> None:
-        """Feed events until the request is settled. Raises ConnectionLost if no answer will come."""
+    async def follow(self, response: WireResponse | None, start: bytes = b"") -> None:
+        """Feed events until the request is settled, `start` being what was read. Raises ConnectionLost if no answer will come."""
         pending = self._pending
         pending.wake = self._settle
         try:
             while response is not None:
                 self._response = response
-                reason = await self._feed(response)
+                reason = await self._feed(response, start)
+                start = b""
                 response.close(drain=pending.state is ANSWERED)
                 self._response = None
                 if pending.state is not WAITING:
@@ -1026,10 +1063,13 @@ class _ResponseStream:
             if self._response is not None:
                 self._response.close()
 
-    async def _feed(self, response: WireResponse) -> str:
+    async def _feed(self, response: WireResponse, start: bytes) -> str:
         """Feed events until the request is settled or the stream is over; returns how it ended."""
-        reader = EventReader(response, self._channel.limits.reply)
         try:
+            start = start or await self._read(response)
+            if start.startswith((b"{", b"[")):
+                return await self._feed_message(response, start)
+            reader = EventReader(response, self._channel.limits.reply, start)
             while (events := await self._read(reader)) is not None:
                 for event in events:
                     self._reconnection.note(event)
@@ -1049,9 +1089,18 @@ class _ResponseStream:
             return str(exc)
         return _STREAM_ENDED
 
-    async def _read(self, reader: EventReader) -> list[Event] | None:
+    async def _feed_message(self, response: WireResponse, start: bytes) -> str:
+        """Feed the message that came in place of an event stream."""
+        body = await self._channel.read_message(start, response, self._pending.method, EVENT_STREAM)
+        self._feeding = True
+        self._channel.feed(body, self._pending, self._is_handshake, resumed=self._resumed)
+        self._feeding = False
+        return _STREAM_ENDED
+
+    async def _read(self, source: _Source[ReadT]) -> ReadT:
+        """Read the next bytes or events. Raises ConnectionLost, InvalidResponse."""
         try:
-            return await reader.read()
+            return await source.read()
         except InvalidResponse as exc:
             raise InvalidResponse(f"The answer to {self._pending.method} can't be read: {exc}") from exc
 

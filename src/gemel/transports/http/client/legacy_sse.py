@@ -22,7 +22,7 @@ from gemel.protocol.http.sse import Event
 from gemel.protocol.limits import Limits
 from gemel.protocol.records import Outgoing
 from gemel.transports.duplex import DuplexChannel
-from gemel.transports.http.client.channel import RemoteEndpoint, UrlTransport, stray_event
+from gemel.transports.http.client.channel import RemoteEndpoint, UrlTransport, note_event, stray_event
 from gemel.transports.http.client.responses import EventReader, is_event_stream, refusal_of
 
 logger = logging.getLogger("gemel")
@@ -214,10 +214,10 @@ class SseChannel(DuplexChannel):
 
     def _take(self, event: Event) -> None:
         stray = stray_event(event)
+        if self._session is not None:
+            note_event(event, stray, self._session.note)
         if not stray:
             self.feed(event.data)
-        elif self._session is not None:
-            self._session.note("stray-event", stray)
 
     def abandon(self, why: Abandoned, /) -> None:
         """See `AbandonableChannel`."""

@@ -10,9 +10,46 @@ from collections.abc import Mapping
 from gemel.errors import ConnectionLost, ErrorObject, HttpStatus, InvalidResponse, shorten
 from gemel.http1.client.wire import WireResponse
 from gemel.jsonrpc import is_batch
-from gemel.protocol.http.media_types import EVENT_STREAM, media_type
+from gemel.protocol.http.media_types import EVENT_STREAM, media_type, parse_media_type
 from gemel.protocol.http.sse import Decoder, Event
 from gemel.visible import escape_log
+
+# --- What a body holds ------------------------------------------------------------------------------------------------
+
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+
+
+def begins_message(body: bytes) -> bool:
+    """Whether content may be a message or a batch."""
+    return _beginning(body)[:1] in (b"{", b"[")
+
+
+def begins_events(body: bytes) -> bool:
+    """Whether content may be an event stream."""
+    return _beginning(body).startswith(_FIELDS)
+
+
+def _beginning(body: bytes) -> bytes:
+    return body[:1024].removeprefix(b"\xef\xbb\xbf").lstrip(b" \t\r\n")
+
+
+def in_utf8(body: bytes, content_type: str) -> bytes | None:
+    """Content in UTF-8 that is in another encoding, which its content type names; None if it names none, or a wrong one."""
+    parsed = parse_media_type(content_type)
+    charset = parsed[1].get("charset", "utf-8") if parsed is not None else "utf-8"
+    if charset.lower() in ("utf-8", "utf8"):
+        return None
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        pass
+    else:
+        return None
+    try:
+        return body.decode(charset).encode()
+    except (LookupError, UnicodeError):
+        return None
+
 
 # --- Event streams ----------------------------------------------------------------------------------------------------
 
@@ -32,16 +69,21 @@ class EventReader:
     """Reads the events of one response.
 
     What arrived at once is handed out in parts, between which other tasks run: it may be some ten thousand events.
+
+    Args:
+        response: The response.
+        limit: Bytes of an event.
+        start: The start of the content, if it was read before.
     """
 
     __slots__ = ("_decoder", "_ended", "_events", "_position", "_response", "_unread")
 
-    def __init__(self, response: WireResponse, limit: int) -> None:
+    def __init__(self, response: WireResponse, limit: int, start: bytes = b"") -> None:
         self._response = response
         self._decoder = Decoder(limit)
         self._ended = False
         #: Bytes that are not decoded yet, from a position on, and decoded events that are not handed out.
-        self._unread = b""
+        self._unread = start
         self._position = 0
         self._events: list[Event] = []
 
@@ -56,7 +98,8 @@ class EventReader:
             await asyncio.sleep(0)
         while not self._events:
             if self._position < len(self._unread):
-                await asyncio.sleep(0)
+                if self._position:
+                    await asyncio.sleep(0)
             elif self._ended:
                 return None
             else:
