@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,13 @@ from gemel.migrate.names import Name
 from gemel.migrate.rewrite_state import RewriteState
 from gemel.migrate.tokens import injected_token
 from gemel.migrate.written import PROGRESS
+
+#: Annotations of a list whose items may be anything.
+_LIST_OF_ANYTHING = re.compile(
+    r"(?:typing\.)?(?:list|List|tuple|Tuple|Sequence|Iterable)(?:\[(?:typing\.)?(?:Any|object)(?:, \.\.\.)?\])?"
+)
+#: What becomes blocks of content in a list.
+_CONTENT = names.MEDIA | {old for old, new in names.NAMES.items() if new.name in names.FIXED_TYPE}
 
 
 @dataclass
@@ -49,7 +57,7 @@ class HandlerFunctions:
         return self._around.pop()
 
     def function(
-        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef, asked: Asked
+        self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef, asked: Asked, *, registered: bool
     ) -> cst.FunctionDef | cst.FlattenSentinel[cst.BaseStatement]:
         """Return a function as Gemel calls it.
 
@@ -57,7 +65,10 @@ class HandlerFunctions:
             original_node: The function before anything in it was rewritten.
             updated_node: The function.
             asked: What `leave` returned for it.
+            registered: Whether it is registered as a tool, resource or prompt.
         """
+        if registered:
+            updated_node = self._returning(original_node, self._annotated(updated_node))
         if asked.asks:
             return self._asker(original_node, updated_node, asked.context)
         for decorator in original_node.decorators:
@@ -82,6 +93,42 @@ class HandlerFunctions:
             for parameter in (*kept[:first], *moved, *kept[first:])
         ]
         return updated_node.with_changes(params=parameters.with_changes(params=ordered if moved else kept))
+
+    def _annotated(self, node: cst.FunctionDef) -> cst.FunctionDef:
+        """A function whose parameters without an annotation take anything, as the other libraries list them."""
+
+        def annotated(parameters: Sequence[cst.Param]) -> list[cst.Param]:
+            return [
+                one
+                if one.annotation is not None
+                else one.with_changes(annotation=cst.Annotation(cst.Name("Any")), **spaced(one))
+                for one in parameters
+            ]
+
+        def spaced(parameter: cst.Param) -> dict[str, cst.AssignEqual]:
+            blank = cst.SimpleWhitespace(" ")
+            return {} if parameter.default is None else {"equal": cst.AssignEqual(blank, blank)}
+
+        given = node.params
+        if all(one.annotation is not None for one in (*given.params, *given.kwonly_params)):
+            return node
+        self._state.imports.add(Name("Any", "typing"))
+        made = given.with_changes(params=annotated(given.params), kwonly_params=annotated(given.kwonly_params))
+        return node.with_changes(params=made)
+
+    def _returning(self, old: cst.FunctionDef, new: cst.FunctionDef) -> cst.FunctionDef:
+        """A function whose list holds content, and whose annotation doesn't say so, with one that does."""
+        if old.returns is None or not _LIST_OF_ANYTHING.fullmatch(code_of(old.returns.annotation)):
+            return new
+        called = (
+            self._bindings.imported(cst.ensure_type(call, cst.Call).func) for call in m.findall(old.body, m.Call())
+        )
+        content = next((names.NAMES[name] for name in called if name in _CONTENT), None)
+        if content is None or self._bindings.is_taken(content.name, content):
+            return new
+        self._state.imports.add(content)
+        annotation = cst.parse_expression(f"list[str | {content.name}]")
+        return new.with_changes(returns=cst.Annotation(annotation))
 
     def _completion_call(self, decorator: cst.Decorator) -> cst.Call | None:
         """`server.completion()` of the official SDK."""

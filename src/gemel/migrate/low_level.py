@@ -143,6 +143,8 @@ class LowLevelPass(cst.CSTTransformer):
         #: `server.run(read, write, …)`, and the blocks that open nothing but these streams.
         self._on_streams: set[cst.Call] = set()
         self._opening: set[cst.With] = set()
+        #: Statements that make options for such a call alone.
+        self._idle: set[cst.CSTNode] = set()
         #: Why the module stays as it is: the first thing that has no counterpart, with its node.
         self.refused = self._refusal(module)
 
@@ -405,7 +407,9 @@ class LowLevelPass(cst.CSTTransformer):
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
-    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
+    ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement] | cst.RemovalSentinel:
+        if original_node in self._idle:
+            return cst.RemoveFromParent()
         made = self._made.get(original_node)
         if made is None:
             return updated_node
@@ -486,7 +490,20 @@ class LowLevelPass(cst.CSTTransformer):
         uri = "".join(f", str({code_of(argument.value)})" for argument in updated_node.expression.args)
         return cst.parse_expression(f'{code_of(context.value)}.notify(Changed("{names.NOTICES[method]}"{uri}))')
 
-    def visit_With(self, node: cst.With) -> None:
+    def visit_Module(self, node: cst.Module) -> None:
+        """Find what serves stdio, and the options that are made for it alone."""
+        for block in m.findall(node, m.With()):
+            self._find_streams(cst.ensure_type(block, cst.With))
+        made = m.Call(func=m.Attribute(attr=m.Name("create_initialization_options")))
+        names = [code_of(name) for name in m.findall(node, m.Name())]
+        for line in m.findall(node, m.SimpleStatementLine(body=[m.Assign([m.AssignTarget(m.Name())], made)])):
+            assign = cst.ensure_type(cst.ensure_type(line, cst.SimpleStatementLine).body[0], cst.Assign)
+            name = code_of(assign.targets[0].target)
+            given = sum(code_of(arg.value) == name for call in self._on_streams for arg in call.args)
+            if given and names.count(name) == given + 1:
+                self._idle.add(line)
+
+    def _find_streams(self, node: cst.With) -> None:
         """Find `server.run(read, write, …)` in `async with stdio_server() as (read, write)`."""
         item = node.items[0]
         if len(node.items) != 1 or item.asname is None or not isinstance(item.item, cst.Call):

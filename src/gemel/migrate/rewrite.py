@@ -110,8 +110,8 @@ class RewritePass(cst.CSTTransformer):
             self._tokens,
             self._clients,
             self._protocol,
-            self._servers,
             self._running,
+            self._servers,
             self._items,
         ):
             changed = part.attribute(original_node, updated_node, owner)
@@ -132,6 +132,7 @@ class RewritePass(cst.CSTTransformer):
         if sending is not None:
             self.state.replaced_members.add(sending)
         self._items.enter_call(node)
+        self._running.enter_call(node)
         self._counterparts.find(node)
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:
@@ -236,11 +237,13 @@ class RewritePass(cst.CSTTransformer):
     def leave_FunctionDef(
         self, original_node: cst.FunctionDef, updated_node: cst.FunctionDef
     ) -> cst.FunctionDef | cst.FlattenSentinel[cst.BaseStatement]:
-        self.state.registered.pop()
+        registered = self.state.registered.pop()
         self.state.asynchronous.pop()
         asked = self._functions.leave()
         callback = self._clients.callback(original_node, updated_node)
-        return callback if callback is not None else self._functions.function(original_node, updated_node, asked)
+        if callback is not None:
+            return callback
+        return self._functions.function(original_node, updated_node, asked, registered=registered)
 
     def visit_Annotation(self, node: cst.Annotation) -> None:
         self._names.enter_annotation(node)

@@ -14,6 +14,8 @@ APP_METHODS = ("http_app", "streamable_http_app", "sse_app")
 _SECURITY = ("transport_security", "host_origin_protection")
 #: Options of servers of the official SDK, and of FastMCP 2, that belong to HTTP.
 HTTP_OPTIONS = (*advice.HTTP_OPTIONS, "message_path", "mount_path", *_SECURITY)
+#: Options of a server that say where it is over HTTP, and whether it has sessions.
+_PLACES = ("host", "port", "stateless_http")
 #: Options of an HTTP app and of running over HTTP that have another name.
 _RENAMED_HTTP_OPTIONS = {"streamable_http_path": "path", "retry_interval": "retry"}
 
@@ -32,6 +34,11 @@ class Running:
         self._http_options: list[tuple[str, cst.BaseExpression]] = []
         self._http_node: cst.CSTNode | None = None
         self._runs = False
+        self._called: set[cst.CSTNode] = set()
+
+    def enter_call(self, node: cst.Call) -> None:
+        """Note what is called, to tell it from a method that is passed on."""
+        self._called.add(node.func)
 
     def take(self, node: cst.CSTNode, options: list[tuple[str, cst.BaseExpression]]) -> None:
         """Keep the options of HTTP of a server, until it is run.
@@ -54,10 +61,14 @@ class Running:
     def attribute(
         self, original_node: cst.Attribute, updated_node: cst.Attribute, owner: str | None
     ) -> cst.BaseExpression | None:
-        """Note the lifespan of an HTTP app."""
-        if owner == "app" and original_node.attr.value == "lifespan":
+        """Return a method that runs a server and is passed on, as to `anyio.run`; note the lifespan of an HTTP app."""
+        method = original_node.attr.value
+        if owner == "app" and method == "lifespan":
             self._state.note(original_node, advice.APP_LIFESPAN)
-        return None
+        if owner != "server" or names.RUNS.get(method) is None or original_node in self._called:
+            return None
+        call = self._run(cst.Call(original_node), cst.Call(updated_node), method)
+        return cst.Lambda(cst.Parameters(), call) if call.args else call.func
 
     def call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression | None:
         """Return a call that runs a server or makes its HTTP app as that of Gemel; None for any other."""
@@ -87,17 +98,11 @@ class Running:
             if _TRANSPORTS[transport] == "stdio":
                 arguments.pop("routes")
             else:
+                self._paths(arguments, transport)
                 for option, value in self._http_options:
-                    if option in advice.HTTP_OPTIONS and advice.HTTP_OPTIONS[option] not in arguments:
+                    if option in _PLACES and advice.HTTP_OPTIONS[option] not in arguments:
                         arguments.set(option, value)
                 _sessions(arguments)
-                arguments.rename("streamable_http_path", "path")
-                if transport == "sse":
-                    arguments.rename("path", "sse_path")
-                    if "sse_path" not in arguments:
-                        arguments.set("sse_path", '"/sse"')
-                elif "sse_path" in arguments:
-                    arguments.pop("sse_path")
                 arguments.put_first('"http"')
         new = "run" if method == "run" else "run_async"
         return arguments.call().with_changes(func=updated_node.func.with_changes(attr=cst.Name(new)))
@@ -109,16 +114,26 @@ class Running:
         self._runs = True
         self._http(original_node, arguments, "http_app")
         arguments.rename("host", "bind")
-        if transport == "sse":
-            if "sse_path" not in arguments:
-                arguments.rename("path", "sse_path")
-            arguments.pop("message_path")
-            if "sse_path" not in arguments:
-                arguments.set("sse_path", '"/sse"')
+        self._paths(arguments, transport)
         for option, value in self._http_options:
             if option == "stateless_http" and is_name(value, "True"):
                 arguments.set("sessions", "False")
         return arguments.call().with_changes(func=updated_node.func.with_changes(attr=cst.Name("http_app")))
+
+    def _paths(self, arguments: CallArguments, transport: str) -> None:
+        """The path of Streamable HTTP, or that of HTTP+SSE; what was said of it when the server was made."""
+        options = dict(self._http_options)
+        if transport != "sse":
+            arguments.pop("sse_path")
+            if "path" not in arguments and "streamable_http_path" in options:
+                arguments.set("path", options["streamable_http_path"])
+            return
+        if "path" in arguments:
+            arguments.pop("sse_path")
+            arguments.rename("path", "sse_path")
+        elif "sse_path" not in arguments:
+            arguments.set("sse_path", options.get("sse_path", '"/sse"'))
+        arguments.pop("message_path")
 
     def _http(self, node: cst.Call, arguments: CallArguments, method: str) -> None:
         """The options of an app and of running over HTTP; what has no counterpart is left out, and noted with the remedy."""
