@@ -46,7 +46,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from traceback import TracebackException
@@ -605,6 +605,33 @@ def as_failure(exc: BaseException) -> BaseException:
             return exc
     failure.__cause__ = exc
     return failure
+
+
+def told_by(group: BaseException) -> GemelError | None:
+    """The error that an exception group reports to the peer, as task groups raise one also for a single error.
+
+    Args:
+        group: Any exception.
+
+    Returns:
+        The only error in it, or one with the texts of all, if all are ToolErrors; None for anything else.
+    """
+    if not isinstance(group, BaseExceptionGroup):
+        return None
+    errors = list(_members(group))
+    if len(errors) == 1:
+        return errors[0] if isinstance(errors[0], ToolError | ProtocolError) else None
+    if not all(isinstance(error, ToolError) and not isinstance(error, ToolCallError) for error in errors):
+        return None
+    return ToolError("; ".join(dict.fromkeys(map(str, errors))))
+
+
+def _members(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _members(error)
+        else:
+            yield error
 
 
 def wire_error(exc: BaseException, about: str = "") -> ProtocolError:

@@ -29,6 +29,7 @@ from gemel.errors import (
     ToolCallError,
     ToolError,
     shorten,
+    told_by,
 )
 from gemel.jsonrpc import ABSENT, OBJECT, opening
 from gemel.lifespan import Lifespan
@@ -427,9 +428,12 @@ async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], 
         suspended = await _end_round(served, task, exc)
         if suspended is not None:
             return suspended
-        if not isinstance(exc, ToolError | MissingClientCapability):
-            raise
-        return _report(ctx, exc)
+        told = told_by(exc)
+        if not isinstance(error := told or exc, ToolError | MissingClientCapability):
+            if told is None:
+                raise
+            raise told from None
+        return _report(ctx, error)
     finally:
         served.task = outer
     if (served.root or served).elicitation is None:

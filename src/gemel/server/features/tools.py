@@ -24,6 +24,7 @@ from gemel.errors import (
     ToolCallError,
     ToolError,
     shorten,
+    told_by,
 )
 from gemel.options import FLAG, check_option
 from gemel.protocol.decoding import SMALL, check_values
@@ -316,7 +317,14 @@ class Tools(Entries[RegisteredTool]):
                 given = entry.arguments.from_json(params.arguments)
             except InvalidArguments as exc:
                 return invalid_arguments(ctx, entry, params.name, params.arguments, exc)
-            return await (in_connection(ctx, entry.run, given) if served_call(ctx).lifespans else entry.run(ctx, given))
+            try:
+                return await (
+                    in_connection(ctx, entry.run, given) if served_call(ctx).lifespans else entry.run(ctx, given)
+                )
+            except BaseExceptionGroup as group:
+                if (told := told_by(group)) is None:
+                    raise
+                raise told from None
         except ToolError as exc:
             if not isinstance(exc, ToolCallError):  # that is the text of another server
                 return failure(str(exc))
