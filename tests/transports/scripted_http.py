@@ -86,9 +86,9 @@ class Answer:
         """The JSON answer to the request in `asked`."""
         await self.json(result_of(asked, result), headers=headers)
 
-    async def stream(self, headers: Mapping[str, str] | None = None) -> None:
+    async def stream(self, headers: Mapping[str, str] | None = None, kind: str = "text/event-stream") -> None:
         """The head of an event stream."""
-        lines = ["HTTP/1.1 200 OK", "content-type: text/event-stream", "transfer-encoding: chunked"]
+        lines = ["HTTP/1.1 200 OK", f"content-type: {kind}", "transfer-encoding: chunked"]
         lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
         await self.raw(("\r\n".join(lines) + "\r\n\r\n").encode())
 

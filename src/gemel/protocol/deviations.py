@@ -50,6 +50,7 @@ DEVIATIONS: Mapping[str, str] = MappingProxyType(
         ),
         "invalid-notification": "The server sent a notification that is not valid. It was ignored.",
         "answer-to-another": "The server sent an answer that is not valid to another request. It was ignored.",
+        "answer-to-post": "The server of HTTP+SSE answered a request in the response to its POST.",
         "event-name": "The server sent a message on an event stream as an event with another name than `message`.",
         "stray-event": "The server sent an event that is not a message on an event stream. It was ignored.",
         # Sessions

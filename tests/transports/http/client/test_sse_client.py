@@ -100,6 +100,42 @@ def wants_get(status: int = 405, address: str = "/messages", event: str = "endpo
     return script
 
 
+def answering(
+    *, before: str = "", address: str = "/messages", kind: str = "text/event-stream", in_response: bool = False
+) -> Any:
+    """A server that answers on its stream, or in the response to the POST."""
+    streams: list[Answer] = []
+    results: dict[str, Any] = {
+        "initialize": {
+            "protocolVersion": "2024-11-05",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "old", "version": "1"},
+        },
+        "tools/list": {"tools": []},
+    }
+
+    async def script(asked: Asked, answer: Answer) -> None:
+        if asked.method == "GET":
+            streams.append(answer)
+            await answer.stream(kind=kind)
+            await answer.chunk(f"{before}event: endpoint\ndata: {address}\n\n".encode())
+            await answer.gone()
+        elif asked.path != "/messages":
+            await answer.body(b"no", "text/plain", 405)
+        elif "id" not in asked.message:
+            await answer.body(b"", "", 202)
+        else:
+            message = {"jsonrpc": "2.0", "id": asked.message["id"], "result": results[asked.message["method"]]}
+            text = json.dumps(message)
+            if in_response:
+                await answer.body(text.encode(), "application/json", 200)
+                return
+            await answer.body(b"", "", 202)
+            await streams[-1].chunk(f"data: {text}\n\n".encode())
+
+    return script
+
+
 async def test_a_handshake_that_the_server_does_not_accept_in_time_ends_in_an_error() -> None:
     async def script(asked: Asked, answer: Answer) -> None:
         if asked.path == "/messages":
@@ -199,7 +235,40 @@ async def test_an_absolute_address_within_the_origin_is_fine() -> None:
 async def test_a_stream_that_begins_otherwise_is_not_the_old_transport() -> None:
     async with ScriptedServer(wants_get(event="message")) as server:
         with pytest.raises(ConnectFailed, match="endpoint"):
-            await Client(SseTransport(server.url), limits=QUICK).connect()
+            await Client(SseTransport(server.url, limits=QUICK)).connect()
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ": hello\n\n",
+        "retry: 100\n\n",
+        "event: ping\ndata: 1\n\n",
+        'data: {"jsonrpc":"2.0","method":"notifications/x"}\n\n',
+    ],
+)
+async def test_the_address_may_come_after_other_events(before: str) -> None:
+    async with ScriptedServer(answering(before=before)) as server, Client(server.url) as client:
+        assert await client.list_tools() == []
+
+
+@pytest.mark.parametrize("address", ["/messages", "messages", "  /messages ", '"/messages"'])
+async def test_the_address_may_be_relative_in_quotes_or_between_blanks(address: str) -> None:
+    async with ScriptedServer(answering(address=address)) as server, Client(server.url) as client:
+        assert await client.list_tools() == []
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/json", "text/event-stream, text/plain"])
+async def test_the_stream_may_have_another_content_type(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with ScriptedServer(answering(kind=kind)) as server, Client(server.url) as client:
+        assert await client.list_tools() == []
+    assert any(record.getMessage().startswith("content-type:") for record in caplog.records)
+
+
+async def test_an_answer_may_come_as_the_response_to_its_post() -> None:
+    async with ScriptedServer(answering(in_response=True)) as server, Client(server.url) as client:
+        assert await client.list_tools() == []
+        assert [one.name for one in client.warnings] == ["answer-to-post"]
 
 
 async def test_a_stream_that_says_nothing_is_given_up() -> None:

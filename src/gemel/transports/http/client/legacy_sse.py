@@ -15,7 +15,9 @@ from gemel.channel import Channel, ChannelKind, Serve
 from gemel.errors import CallError, CallTimeout, ChannelClosed, ConnectFailed, DefinitionError, shorten
 from gemel.http1.client.pool import read_url
 from gemel.http1.client.wire import WireResponse
+from gemel.jsonrpc import meant_as
 from gemel.loops import Abandoned
+from gemel.protocol.deviations import log_deviation
 from gemel.protocol.eras.base import EraOption
 from gemel.protocol.http import media_types
 from gemel.protocol.http.sse import Event
@@ -23,10 +25,12 @@ from gemel.protocol.limits import Limits
 from gemel.protocol.records import Outgoing
 from gemel.transports.duplex import DuplexChannel
 from gemel.transports.http.client.channel import RemoteEndpoint, UrlTransport, note_event, stray_event
-from gemel.transports.http.client.responses import EventReader, is_event_stream, refusal_of
+from gemel.transports.http.client.responses import EventReader, begins_events, is_event_stream, read_start, refusal_of
 
 logger = logging.getLogger("gemel")
 
+#: Events that may come before the `endpoint` event.
+_EARLY_EVENTS = 100
 _GET = tuple(media_types.STREAM_HEADERS.items())
 _POST = tuple(media_types.POST_HEADERS.items())
 
@@ -84,12 +88,14 @@ class SseTransport(UrlTransport):
         except BaseException as exc:
             response.close()
             if isinstance(exc, TimeoutError) and not isinstance(exc, CallError):
-                raise ConnectFailed(f"{self.url} named no address for messages within {wait:g} seconds") from None
+                raise ConnectFailed(
+                    f"{self.url} named no address for messages, by an `endpoint` event, within {wait:g} seconds"
+                ) from None
             raise
 
 
 class _Stream(NamedTuple):
-    """An open stream: the URL for messages, events that arrived with it, and the rest."""
+    """An open stream: the URL for messages, events that arrived before it or with it, and the rest."""
 
     address: str
     early: list[Event]
@@ -98,19 +104,29 @@ class _Stream(NamedTuple):
 
 
 async def _read_address(url: str, response: WireResponse, limit: int) -> _Stream:
-    """Read the first event. Raises a CallError if this is not an HTTP+SSE stream.
+    """Read up to the `endpoint` event. Raises a CallError if this is not an HTTP+SSE stream.
 
     Messages never go to another origin than the stream's, since they carry credentials.
     """
     if response.status != 200:
         raise await refusal_of(response, "The server refuses GET")
+    kind, start = response.headers.get("content-type"), b""
     if not is_event_stream(response):
-        raise ConnectFailed(f"{url} answers GET with no event stream: it is no endpoint of HTTP+SSE")
-    reader = EventReader(response, limit)
-    events = await reader.read()
-    if not events or events[0].type != "endpoint":
-        raise ConnectFailed(f"The stream of {url} doesn't begin with an `endpoint` event: it is not HTTP+SSE")
-    address = events[0].data.decode("utf-8", "replace")
+        start = await response.read()
+        if not begins_events(start):
+            raise ConnectFailed(f"{url} answers GET with no event stream: it is no endpoint of HTTP+SSE")
+        log_deviation("content-type", f"GET: {kind or 'none'}")
+    reader = EventReader(response, limit, start)
+    early: list[Event] = []
+    found: Event | None = None
+    while found is None:
+        events = await reader.read()
+        if events is None or len(early) > _EARLY_EVENTS:
+            raise ConnectFailed(f"The stream of {url} has no `endpoint` event: it is not HTTP+SSE")
+        found = next((event for event in events if event.type == "endpoint"), None)
+        early += [event for event in events if event is not found]
+    address = found.data.decode("utf-8", "replace").strip()
+    address = address[1:-1] if len(address) > 1 and address[0] == address[-1] == '"' else address
     try:
         address = urljoin(url, address)
         same_origin = read_url(address).origin == read_url(url).origin
@@ -120,7 +136,11 @@ async def _read_address(url: str, response: WireResponse, limit: int) -> _Stream
         raise ConnectFailed(
             f"{url} wants messages sent to {shorten(address)!r}, which is not its scheme, host and port"
         )
-    return _Stream(address, events[1:], reader, response)
+    return _Stream(address, early, reader, response)
+
+
+def _is_json(response: WireResponse) -> bool:
+    return media_types.media_type(response.headers.get("content-type")) == media_types.JSON
 
 
 class SseChannel(DuplexChannel):
@@ -191,9 +211,18 @@ class SseChannel(DuplexChannel):
                 response = await self._endpoint.request("POST", _POST, message.data)
                 if response.status >= 300:
                     raise await refusal_of(response, f"The server refuses {what}")
+                if message.pending is not None and _is_json(response):
+                    self._take_answer(await read_start(response, self.limits.reply), what)
                 response.close(drain=True)
         except TimeoutError:
             raise CallTimeout(f"{what}: the server did not accept it within {self.limits.call_idle:g} s") from None
+
+    def _take_answer(self, body: bytes, what: str) -> None:
+        """Take the answer to a request that came as the response to its POST, in place of the stream."""
+        if b'"jsonrpc"' in body and meant_as(body) == "response":
+            if self._session is not None:
+                self._session.note("answer-to-post", what)
+            self.feed(body)
 
     async def _listen(self) -> None:
         """Feed the messages of the stream until it ends."""
