@@ -25,6 +25,8 @@ OTHERS = {
     "fastapi": "the web framework of a how-to",
     "httpx": "an HTTP client of the how-to on testing with frameworks",
     "httpx2": "what TestClient of Starlette needs",
+    "langchain": "the framework of an example in the guide to adapters",
+    "langchain-openai": "the model of the same",
     "mangum": "the ASGI adapter of the how-to on AWS Lambda",
     "opentelemetry-exporter-otlp-proto-http": "the exporter of the how-tos on telemetry",
     "opentelemetry-sdk": "the SDK of the how-tos on telemetry",
