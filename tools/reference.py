@@ -64,7 +64,7 @@ PAGES: dict[str, Page] = {
     "middleware.md": Page(
         "Middleware",
         "What wraps the requests of a server.",
-        ("gemel.server.middleware",),
+        ("gemel.server.middleware", "gemel.server.dispatch"),
         ("Middleware", "CallNext", "AccessLog", "RateLimit", "ResultLimit"),
     ),
     "extensions.md": Page(
