@@ -84,4 +84,4 @@ def test_a_plain_installation_serves_and_calls(plain: PlainInstallation) -> None
     assert {"msgspec", "cryptography"} <= required_distributions()
     done = plain.run("-m", "gemel", "list", "server.py")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("s ")
+    assert done.stdout.startswith("s, protocol ")

@@ -385,8 +385,8 @@ class Consenting(Callbacks):
 
 TEXT = TextContent(text="x")
 WRONG: list[tuple[str, str, Any, str]] = [
-    ("elicitation/create", "on_elicit", 5, "expected ElicitResult, got int"),
-    ("elicitation/create", "on_elicit", True, "expected ElicitResult, got bool"),
+    ("elicitation/create", "on_elicit", 5, "returned int: return a dict of the fields of the form (name, age)"),
+    ("elicitation/create", "on_elicit", True, "returned bool: return a dict of the fields of the form (name, age)"),
     ("elicitation/create", "on_elicit", ElicitResult(action="yes"), "ElicitResult.action: Invalid enum value 'yes'"),  # type: ignore[arg-type]  # a wrong value, on purpose
     ("elicitation/create", "on_elicit", ElicitResult(action="accept", content={"name": 5}), "does not fit the form"),
     ("elicitation/create", "on_elicit", ElicitResult(action="accept"), "does not fit the form"),

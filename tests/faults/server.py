@@ -197,7 +197,7 @@ class Mishap:
         write(line({"id": None, "error": {"code": 7, "message": "no"}}) + "\n")
 
     def error_with_text_code(self) -> None:
-        write(line({"id": self.id, "error": {"code": "7", "message": "no"}}) + "\n")
+        write(line({"id": self.id, "error": {"code": "seven", "message": "no"}}) + "\n")
 
     def unknown_type(self) -> None:
         self.bare('{"resultType": "surprise"}')

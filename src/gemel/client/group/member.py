@@ -314,7 +314,7 @@ class Member:
         client = self.client
         client.callbacks.refuse_nested("A request")  # it would wait for the one that is being served
         left = None if time is None else time.left
-        seconds = client.limits.call_total if left is None else left
+        seconds = round(client.limits.call_total if left is None else left, 2)
         try:
             async with asyncio.timeout(seconds) as limit:
                 if not self._settled.is_set():
@@ -323,8 +323,8 @@ class Member:
                     raise NotSent(f"Server {self.name!r} is not available: {self._home.ended or self.reason}")
                 await self._places.acquire()
         except TimeoutError:
-            why = f"busy for {seconds:.3g} seconds with {self._concurrency} requests at once"
-            late = f"not connected after {seconds:.3g} seconds: {self.unsettled}"
+            why = f"busy for {seconds:g} seconds with {self._concurrency} requests at once"
+            late = f"not connected after {seconds:g} seconds: {self.unsettled}"
             raise NotSent(f"Server {self.name!r} was {late if self.is_connecting else why}") from None
         self._running += 1
         try:
