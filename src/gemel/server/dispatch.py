@@ -428,12 +428,13 @@ async def run_handler(ctx: Context[Any], handler: Callable[[Context[Any], Any], 
         suspended = await _end_round(served, task, exc)
         if suspended is not None:
             return suspended
-        told = told_by(exc)
-        if not isinstance(error := told or exc, ToolError | MissingClientCapability):
-            if told is None:
-                raise
-            raise told from None
-        return _report(ctx, error)
+        if (told := told_by(exc)) is not None:
+            if not isinstance(told, ToolError | MissingClientCapability):
+                raise told from None
+            return _report(ctx, told)
+        if not isinstance(exc, ToolError | MissingClientCapability):
+            raise
+        return _report(ctx, exc)
     finally:
         served.task = outer
     if (served.root or served).elicitation is None:
