@@ -48,7 +48,7 @@ def test_without_an_address_the_page_has_no_link_that_leads_nowhere() -> None:
     text = page("")
     assert {target.partition(":")[0] for target in targets(text)} == {"https"}
     assert "![" not in text
-    assert "The tutorial takes fifteen minutes." in text
+    assert "The tutorial takes fifteen minutes;" in text
 
 
 def test_code_on_the_page_is_that_of_the_readme() -> None:
