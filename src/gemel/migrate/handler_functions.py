@@ -16,12 +16,13 @@ from gemel.migrate.rewrite_state import RewriteState
 from gemel.migrate.tokens import injected_token
 from gemel.migrate.written import PROGRESS
 
-#: Annotations of a list whose items may be anything.
-_LIST_OF_ANYTHING = re.compile(
-    r"(?:typing\.)?(?:list|List|tuple|Tuple|Sequence|Iterable)(?:\[(?:typing\.)?(?:Any|object)(?:, \.\.\.)?\])?"
-)
+#: Annotations of a list whose items may be anything. For one that says so, the official SDK lists a schema of the result, which
+#: is then data; FastMCP doesn't.
+_BARE_LIST = re.compile(r"(?:typing\.)?(?:list|List|tuple|Tuple|Sequence|Iterable)")
+_LIST_OF_ANYTHING = re.compile(rf"{_BARE_LIST.pattern}\[(?:typing\.)?(?:Any|object)(?:, \.\.\.)?\]")
 #: What becomes blocks of content in a list.
 _CONTENT = names.MEDIA | {old for old, new in names.NAMES.items() if new.name in names.FIXED_TYPE}
+_CONTENT_OF_FASTMCP = frozenset(name for name in _CONTENT if name.startswith("fastmcp."))
 
 
 @dataclass
@@ -118,17 +119,22 @@ class HandlerFunctions:
 
     def _returning(self, old: cst.FunctionDef, new: cst.FunctionDef) -> cst.FunctionDef:
         """A function whose list holds content, and whose annotation doesn't say so, with one that does."""
-        if old.returns is None or not _LIST_OF_ANYTHING.fullmatch(code_of(old.returns.annotation)):
+        annotation = "" if old.returns is None else code_of(old.returns.annotation)
+        if _BARE_LIST.fullmatch(annotation):
+            holding = _CONTENT
+        elif _LIST_OF_ANYTHING.fullmatch(annotation):
+            holding = _CONTENT_OF_FASTMCP
+        else:
             return new
         called = (
             self._bindings.imported(cst.ensure_type(call, cst.Call).func) for call in m.findall(old.body, m.Call())
         )
-        content = next((names.NAMES[name] for name in called if name in _CONTENT), None)
+        content = next((names.NAMES[name] for name in called if name in holding), None)
         if content is None or self._bindings.is_taken(content.name, content):
             return new
         self._state.imports.add(content)
-        annotation = cst.parse_expression(f"list[str | {content.name}]")
-        return new.with_changes(returns=cst.Annotation(annotation))
+        returned = cst.parse_expression(f"list[str | {content.name}]")
+        return new.with_changes(returns=cst.Annotation(returned))
 
     def _completion_call(self, decorator: cst.Decorator) -> cst.Call | None:
         """`server.completion()` of the official SDK."""

@@ -1,9 +1,10 @@
-# lists: blocks mixed numbers
+# lists: blocks data mixed numbers
 # becomes: def mixed() -> list[str | Image]:
+# becomes: def blocks() -> list[str | TextContent]:
+# becomes: def data() -> list[Any]:
 # becomes: def numbers() -> list:
 # call: mixed {} = "image/png"
 # call: blocks {} = "one"
-# call: numbers {} = [1, 2]
 from typing import Any
 
 from mcp.server.fastmcp import FastMCP, Image
@@ -18,8 +19,13 @@ def mixed() -> list:
 
 
 @mcp.tool()
-def blocks() -> list[Any]:
+def blocks() -> list:
     return [TextContent(type="text", text=text) for text in ("one", "two")]
+
+
+@mcp.tool()
+def data() -> list[Any]:
+    return [TextContent(type="text", text="data")]
 
 
 @mcp.tool()
