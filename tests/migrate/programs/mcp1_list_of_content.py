@@ -1,4 +1,5 @@
 # lists: blocks data mixed numbers
+# differs: tool numbers: it had no outputSchema before
 # becomes: def mixed() -> list[str | Image]:
 # becomes: def blocks() -> list[str | TextContent]:
 # becomes: def data() -> list[Any]:

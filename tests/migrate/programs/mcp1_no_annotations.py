@@ -1,4 +1,5 @@
 # lists: join total
+# differs: .type is missing
 # call: join {"first": "a"} = a1False
 # call: join {"first": [1], "second": "b", "third": 2} = [1]b2
 # call: total {"numbers": [1, 2]} = "3"
