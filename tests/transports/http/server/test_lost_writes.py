@@ -31,9 +31,11 @@ def redis(tmp_path: Path) -> Iterator[RedisServer]:
 
 @asynccontextmanager
 async def losing_writes(redis: RedisServer, served: list[App]) -> AsyncIterator[None]:
-    """What is written inside is lost: then the store is back, and all apps reach it."""
+    """What is written inside is confirmed and then lost; then the store is back, and all apps reach it."""
     await asyncio.to_thread(redis.ask, "SAVE")
     yield
+    for app in served:  # answers come in order; what has none would be written again
+        await app.server.backend.get("any")
     redis.kill()
     await asyncio.to_thread(redis.start)
     for app in served:
