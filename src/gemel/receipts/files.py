@@ -41,9 +41,7 @@ def chains(path: Path) -> list[list[Path]]:
     pattern = re.compile(re.escape(path.stem) + r"-([1-9][0-9]*)" + re.escape(path.suffix) + r"(\.[1-9][0-9]*)?")
     slots = {1} | {int(match[1]) for each in _listed(path.parent) if (match := pattern.fullmatch(each.name))}
     found = []
-    for slot in sorted(
-        slot for slot in slots if slot <= MOST_PROCESSES
-    ):  # `receipts-2026.jsonl` is a file of somebody else
+    for slot in sorted(slots & set(range(1, MOST_PROCESSES + 1))):  # `receipts-2026.jsonl` is a file of somebody else
         current = file_of(path, slot)
         files = [*rotated(current), *([current] if current.exists() else [])]
         if files:
