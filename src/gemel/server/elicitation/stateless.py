@@ -40,7 +40,7 @@ class RetriedElicitation(RepeatedElicitation[StateT]):
 
     def __init__(self, session: Session, call: Call, codec: RequestStateCodec, state: StateT) -> None:
         super().__init__(session, call, codec, state)
-        self._decoder = msgspec.msgpack.Decoder(type(state))
+        self._decoder: msgspec.msgpack.Decoder[StateT] = msgspec.msgpack.Decoder(type(state))
         try:
             self._retry: _Retry | None = _retry_decoder.decode(call.params if call.params is not ABSENT else b"{}")
         except msgspec.MsgspecError as exc:
