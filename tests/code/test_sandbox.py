@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -329,9 +330,11 @@ class Waiting:
         await self.go_on.wait()
         return "waited"
 
-    async def run(self, code: str) -> object:
+    async def run(self, code: str, begun: Callable[[asyncio.Timeout], None] = lambda limit: None) -> object:
         module = ScriptModule({"echo": self.echo, "wait": self.wait}, STUBS)
-        return (await asyncio.wait_for(run_script(IMPORT + code, {"tools": module}, self.places), 30)).value
+        return (
+            await asyncio.wait_for(run_script(IMPORT + code, {"tools": module}, self.places, begun=begun), 30)
+        ).value
 
 
 async def test_a_script_that_waits_leaves_its_process_to_others_and_repeats_no_call() -> None:
@@ -372,12 +375,14 @@ async def test_scripts_that_would_wait_too_long_are_told_that_they_were_not_run(
     with pytest.raises(ToolError, match="feed time limit"):
         await first
     tools = Waiting(seconds=1, cpu=10)
-    first = asyncio.create_task(tools.run(busy))
+    first = asyncio.create_task(tools.run(busy, begun=lambda limit: limit.reschedule(None)))
     await asyncio.sleep(0)
     with pytest.raises(Overloaded, match="was not run: it waited for others for 1 s"):
         await tools.run("await echo(value='never')")
+    first.cancel()
+    assert await asyncio.gather(first, return_exceptions=True)
     with pytest.raises(ToolError, match="took more than 1 s"):
-        await first
+        await tools.run(busy)
     assert tools.called == []
 
 
