@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import msgspec
-
 from gemel.ask_by_page.app import AnyVisitors, FirstVisitors, KnownVisitors, PageApp, Visitors
 from gemel.ask_by_page.local import PATH, LocalPages
 from gemel.ask_by_page.login import LoginVisitors, PageLogin
@@ -26,7 +24,7 @@ from gemel.http1.asgi import AsgiApp
 from gemel.jsonrpc import ABSENT
 from gemel.loops import PerLoop
 from gemel.protocol.eras.base import Era
-from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.eras.handshake import HANDSHAKE, task_wish
 from gemel.protocol.eras.stateless import STATELESS
 from gemel.protocol.http.origin import LOOPBACK, parse_origin
 from gemel.protocol.records import Call
@@ -44,15 +42,6 @@ _ELICITATIONS: Final[Mapping[Era, type[PageElicitation]]] = {
 _NAME: Final = f'"{ARGUMENT}"'.encode()
 #: Channels of whoever started this process or holds the server.
 _LOCAL: Final = ("stdio", "memory")
-
-
-class _TaskWish(msgspec.Struct):
-    """By `task` a client of 2025-11-25 asks for a task in place of the result."""
-
-    task: Any = None
-
-
-_task_wish = msgspec.json.Decoder(_TaskWish)
 
 
 class AskByPage:
@@ -246,7 +235,7 @@ class AskByPage:
         client = call.era.client_capabilities(call.meta, session.connection.handshake)
         if call.id is None or row is None or not row.may_ask or offers(client, {"elicitation": {"form": {}}}):
             return None
-        if _asks_for_a_task(call):  # it has no result that could name a page
+        if task_wish(call.revision, call.params) is not ABSENT:  # it has no result that could name a page
             return None
         audience = self._audience(session, call)
         by_url = audience != "anybody" and offers(client, {"elicitation": {"url": {}}})
@@ -312,13 +301,6 @@ async def _strip(ctx: Context[Any], call_next: Callable[[Context[Any]], Awaitabl
         if params is not None:
             ctx = ctx.replace(params=params)
     return await call_next(ctx)
-
-
-def _asks_for_a_task(call: Call) -> bool:
-    try:
-        return call.params is not ABSENT and _task_wish.decode(call.params).task is not None
-    except msgspec.MsgspecError:  # which is an error elsewhere
-        return False
 
 
 def _origin_of(url: str) -> str:

@@ -24,6 +24,7 @@ from gemel.errors import (
     ProtocolError,
     ToolError,
 )
+from gemel.jsonrpc import ABSENT
 from gemel.policies.decider import Decider
 from gemel.policies.listing import (
     Listings,
@@ -41,6 +42,7 @@ from gemel.policies.request import NO_HINTS, PolicyRequest, hints_of
 from gemel.policies.rounds import approved_round, with_approval
 from gemel.policies.rules import Ruling
 from gemel.policies.values import with_numbers, without_secrets
+from gemel.protocol.eras.handshake import task_wish
 from gemel.server.composition.mount import Catalog, ToolLocation
 from gemel.server.composition.namespace import suggest
 from gemel.server.context import Context, caller_key, served_call
@@ -202,7 +204,7 @@ class PolicyOfServer:
             return await self._pass(ctx.replace(params=params), call_next, name, is_known=is_known)
         if ruling.effect == "deny":
             record(ruling)
-            raise _error(ctx, params, denial(request, ruling))
+            raise _error(ctx, denial(request, ruling))
         return await self._ask(
             ctx, params, request, ruling, lambda ctx: self._pass(ctx, call_next, name, is_known=is_known)
         )
@@ -237,15 +239,15 @@ class PolicyOfServer:
             try:
                 by = above.get(digest) or await self._approval(ctx, request, ruling, digest)
             except MissingClientCapability as exc:
-                raise (InvalidParams(str(exc)) if _wants_task(ctx, params) else exc) from None
+                raise (InvalidParams(str(exc)) if _wants_task(ctx) else exc) from None
             if by is None:
-                raise _error(ctx, params, refusal(request))
+                raise _error(ctx, refusal(request))
         else:
             by = earlier.by
             if earlier.state is not None:
                 params["requestState"] = earlier.state
         approved(by)
-        if _wants_task(ctx, params):
+        if _wants_task(ctx):
             await self._hand_over(digest, by)
         token = granted.set({**above, digest: by})
         try:
@@ -368,14 +370,14 @@ def _session(ctx: Context[Any]) -> SessionState | None:
         return None
 
 
-def _error(ctx: Context[Any], params: Mapping[str, Any], text: str) -> Exception:
+def _error(ctx: Context[Any], text: str) -> Exception:
     """An error of the tool; of a call that asks for a task, which has no result of its own, an error of the request."""
-    return InvalidParams(text) if _wants_task(ctx, params) else ToolError(text)
+    return InvalidParams(text) if _wants_task(ctx) else ToolError(text)
 
 
-def _wants_task(ctx: Context[Any], params: Mapping[str, Any]) -> bool:
+def _wants_task(ctx: Context[Any]) -> bool:
     """Whether a handshake client asks for a task, and not for a result, which could say what went wrong."""
-    return "task" in params and not _in_task(ctx)
+    return task_wish(ctx.protocol_version, ctx.params) is not ABSENT and not _in_task(ctx)
 
 
 def _in_task(ctx: Context[Any]) -> bool:

@@ -24,7 +24,7 @@ from gemel.extensions.tasks.stored_tasks import StoredCall, TaskRecord
 from gemel.extensions.tasks.times import timestamp
 from gemel.jsonrpc import ABSENT
 from gemel.protocol.connection import Connection
-from gemel.protocol.eras.handshake import HANDSHAKE
+from gemel.protocol.eras.handshake import HANDSHAKE, task_wish
 from gemel.schema.base import Implementation, Model, Result
 from gemel.schema.lifecycle import ClientCapabilities
 from gemel.schema.revisions import V2025_11
@@ -62,11 +62,6 @@ _CONFIRMED = 30.0
 _NOBODY = b"0"
 
 
-class _CallParams(Struct):
-    task: Raw = ABSENT
-
-
-_params = msgspec.json.Decoder(_CallParams)
 _augmentation = msgspec.json.Decoder(Augmentation)
 
 
@@ -83,7 +78,7 @@ def _requested_ttl(ctx: Context[Any], tool: str, support: TaskSupport | None) ->
     """See `TaskForm.requested_ttl`. Raises TaskNotPossible ("Tool-Level Negotiation") and InvalidParams."""
     if ctx.protocol_version < V2025_11:
         return None
-    text = _params.decode(ctx.params).task
+    text = task_wish(ctx.protocol_version, ctx.params)
     if text is ABSENT:
         if support == "required":
             raise TaskNotPossible(f"Tool {tool!r} must be called as a task")

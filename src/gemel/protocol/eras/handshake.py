@@ -19,7 +19,7 @@ from gemel.errors import (
     ProtocolError,
     ResourceNotFound,
 )
-from gemel.jsonrpc import RequestId
+from gemel.jsonrpc import ABSENT, RequestId
 from gemel.protocol.description import ServerDescription
 from gemel.protocol.eras.base import Era, Handshake, decode_result_type
 from gemel.protocol.http.headers import Head
@@ -35,7 +35,7 @@ from gemel.schema.lifecycle import (
     ServerCapabilities,
 )
 from gemel.schema.methods import METHODS
-from gemel.schema.revisions import HANDSHAKE_REVISIONS, knows
+from gemel.schema.revisions import HANDSHAKE_REVISIONS, V2025_11, knows
 
 #: What may be sent before the handshake is over (Lifecycle, "Initialization").
 _ALWAYS_ALLOWED = frozenset({"initialize", "ping", "notifications/cancelled"})
@@ -196,3 +196,20 @@ def _of_single_messages(capabilities: ServerCapabilities) -> ServerCapabilities:
         resources=None if capabilities.resources is None else ResourcesCapability(),
         logging=None,
     )
+
+
+class _Augmented(msgspec.Struct):
+    task: Raw = ABSENT
+
+
+_augmented = msgspec.json.Decoder(_Augmented)
+
+
+def task_wish(revision: str, params: Raw) -> Raw:
+    """Return `params.task`, by which a client asks for a task in place of the result; ABSENT without it (2025-11-25, Tasks)."""
+    if revision != V2025_11 or params is ABSENT:
+        return ABSENT
+    try:
+        return _augmented.decode(params).task
+    except msgspec.MsgspecError:  # which is an error elsewhere
+        return ABSENT
