@@ -192,10 +192,11 @@ async def test_proxies_and_gateways_have_receipts(path: Path, tmp_path: Path, er
         gateway = Server.from_config({"mcpServers": {"shop": {"url": url}}}, middleware=[noted(path)])
         async with Client(gateway, era=era, on_elicit=yes) as client:
             assert (await client.call_tool("shop_ask")).text == "blue"
+            assert (await client.call_tool("shop_fail", raise_on_error=False)).is_error
         proxy = Server.from_client(url, middleware=[noted(tmp_path / "proxy.jsonl")])
         async with Client(proxy, era=era, on_elicit=yes) as client:
             await client.call_tool("buy", {"item": "tea"})
-    assert ended(path) == [("shop_ask", "ok")]
+    assert ended(path) == [("shop_ask", "ok"), ("shop_fail", "tool error")]
     assert ended(tmp_path / "proxy.jsonl") == [("buy", "ok")]
 
 

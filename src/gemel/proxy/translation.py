@@ -186,6 +186,8 @@ def result_for(method: str, text: Raw, source: str, target: str) -> Json:
         result["tools"] = _with_inlined_schemas(_plain(result.get("tools")))
     if method == "tools/list" and b'"taskSupport"' in bytes(text):
         result["tools"] = _without_task_support(_plain(result.get("tools")))
+    if "isError" in result:  # middleware looks at it
+        result["isError"] = _plain(result["isError"])
     result_type = result.pop("resultType", None)
     meta = _plain(result.pop("_meta", None))
     if isinstance(meta, dict):

@@ -36,7 +36,7 @@ async def omit_repeated_text(ctx: Context[Any], call_next: CallNext) -> Any:
         shortened = copy.copy(result)
         shortened.content = content[1:]
         return shortened
-    if isinstance(result, dict) and "structuredContent" in result and not _plain(result.get("isError")):
+    if isinstance(result, dict) and "structuredContent" in result and not result.get("isError"):
         structured, content = result["structuredContent"], _plain(result.get("content"))
         if isinstance(content, list) and is_repeated(content, structured):
             return {**result, "content": content[1:]}
