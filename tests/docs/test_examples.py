@@ -214,7 +214,7 @@ def test_the_gateway_under_a_policy_allows_denies_and_asks(tmp_path: Path, monke
         "asked: Allow bank_pay of bank? no",
         "The user did not allow bank_pay with these arguments.",
         "The policy does not allow bank_pay with these arguments. Don't try it again.",
-        "The policy does not allow bank_pay with these arguments. Don't try it again.",
+        "The policy allows bank_pay only with the argument currency.",
     ]
     assert [line for line in rest if line.startswith(("- ", "8 receipts"))] == [
         "8 receipts:",

@@ -78,7 +78,7 @@ def read_policy(source: str | Path | Mapping[str, Any]) -> Rules:
     path = Path(source)
     text = ""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         content = tomllib.loads(text)
     except OSError as exc:
         raise DefinitionError(f"{path}: the policy can't be read: {exc.strerror or exc}") from exc
@@ -166,7 +166,7 @@ class _PolicyReader:
         value = given[name]
         if isinstance(value, str):
             return Glob(value)
-        if not value:
+        if not isinstance(value, list) or not value:
             raise self._wrong(index, f"{name} is a text or a list of texts, and not empty", name)
         return Glob(self._texts(value, index, name))
 

@@ -17,7 +17,7 @@ class Ruling(NamedTuple):
     """What a rule, or the default where none fits, says about a request.
 
     `if_arguments` tells that it depends on the arguments or the client, which a list does not know; `missing` names an argument
-    without which it is in doubt whether the rule fits.
+    without which it is in doubt whether the rule, or one before it, fits.
     """
 
     effect: Effect
@@ -135,15 +135,16 @@ class Rules:
     def decide(self, request: PolicyRequest) -> Ruling:
         """Return what happens with a call."""
         held: Ruling | None = None
+        missing: str | None = None
         for rule in self._rules:
             fits = rule.fits(request)
-            if fits:
-                return stricter(held, rule.ruling)
-            if fits is None and rule.effect == "deny":
-                return stricter(held, rule.ruling._replace(missing=rule.missing(request)))
+            if fits is None:
+                missing = missing or rule.missing(request)
+            if fits or (fits is None and rule.effect == "deny"):
+                return stricter(held, rule.ruling._replace(missing=missing))
             if fits is None and rule.effect == "ask":
                 held = held or rule.ruling
-        return stricter(held, self._default)
+        return stricter(held, self._default._replace(missing=missing))
 
     def possible(self, request: PolicyRequest) -> list[Ruling]:
         """Return what can happen with calls of a tool, in the order in which it is decided; the last one holds for all others."""
