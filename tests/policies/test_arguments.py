@@ -558,7 +558,10 @@ async def test_the_error_says_whether_other_arguments_would_help() -> None:
     for effect in ("allow", "ask"):
         ours = Policy({"rule": [{"arguments": {"path": "/srv/*"}, "effect": effect}]})
         assert await text(ours) == "The policy allows tool only with the argument path."
-        assert await text(ours, path="/tmp/a") == "The policy does not allow tool with these arguments. Don't try it again."
+        assert (
+            await text(ours, path="/tmp/a")
+            == "The policy does not allow tool with these arguments. Don't try it again."
+        )
         assert await text(ours, path=3) == "The policy does not allow tool with these arguments. Don't try it again."
     never = Policy({"default": "allow", "rule": [{"name": "never", "effect": "deny"}]})
     assert await text(never, path="/tmp/a") == "The policy does not allow tool (never). Don't try it again."

@@ -204,7 +204,7 @@ class PolicyOfServer:
             return await self._pass(ctx.replace(params=params), call_next, name, is_known=is_known)
         if ruling.effect == "deny":
             record(ruling)
-            raise _error(ctx, denial(request, ruling))
+            raise ToolError(denial(request, ruling))
         return await self._ask(
             ctx, params, request, ruling, lambda ctx: self._pass(ctx, call_next, name, is_known=is_known)
         )
@@ -230,24 +230,21 @@ class PolicyOfServer:
     async def _ask(
         self, ctx: Context[Any], params: dict[str, Any], request: PolicyRequest, ruling: Ruling, pass_on: CallNext
     ) -> Any:
-        """Pass the call on if somebody allows it. Raises what `_error` returns if nobody does."""
+        """Pass the call on if somebody allows it. Raises ToolError if nobody does."""
         digest, above = request.digest(ruling.key), granted.get()
         approved = record(ruling)
         earlier = await approved_round(ctx, params.pop("requestState", None), digest)
         if earlier is None:
             params.pop("inputResponses", None)  # they answer the policy
-            try:
-                by = above.get(digest) or await self._approval(ctx, request, ruling, digest)
-            except MissingClientCapability as exc:
-                raise (InvalidParams(str(exc)) if _wants_task(ctx) else exc) from None
+            by = above.get(digest) or await self._approval(ctx, request, ruling, digest)
             if by is None:
-                raise _error(ctx, refusal(request))
+                raise ToolError(refusal(request))
         else:
             by = earlier.by
             if earlier.state is not None:
                 params["requestState"] = earlier.state
         approved(by)
-        if _wants_task(ctx):
+        if task_wish(ctx.protocol_version, ctx.params) is not ABSENT:
             await self._hand_over(digest, by)
         token = granted.set({**above, digest: by})
         try:
@@ -368,16 +365,6 @@ def _session(ctx: Context[Any]) -> SessionState | None:
         return ctx.session_state
     except NoSession:
         return None
-
-
-def _error(ctx: Context[Any], text: str) -> Exception:
-    """An error of the tool; of a call that asks for a task, which has no result of its own, an error of the request."""
-    return InvalidParams(text) if _wants_task(ctx) else ToolError(text)
-
-
-def _wants_task(ctx: Context[Any]) -> bool:
-    """Whether a handshake client asks for a task, and not for a result, which could say what went wrong."""
-    return task_wish(ctx.protocol_version, ctx.params) is not ABSENT and not _in_task(ctx)
 
 
 def _in_task(ctx: Context[Any]) -> bool:

@@ -39,6 +39,7 @@ from gemel.protocol.decoding import SMALL
 from gemel.protocol.description import ServerDescription
 from gemel.protocol.eras.base import OPEN_STATES, Era
 from gemel.protocol.eras.detect import ERAS
+from gemel.protocol.eras.handshake import task_wish
 from gemel.protocol.http.headers import judge_name
 from gemel.protocol.limits import Limits
 from gemel.protocol.records import Call
@@ -350,8 +351,16 @@ class Dispatch:
         result = await call_next(ctx)
         if not isinstance(result, Result):
             return _checked_object(result, ctx.method)
+        if isinstance(result, CallToolResult) and result.is_error:
+            self._check_is_no_task(ctx, result)
         call = served_call(ctx).call
         return call.era.finish_result(result, call.revision, self._description.result_meta)
+
+    def _check_is_no_task(self, ctx: Context[Any], failed: CallToolResult[Any]) -> None:
+        """Raise an error in place of a failed result if the client asks for a task, which would be another result."""
+        has_tasks = "task" in self.result_types or "task" in self.mounted_result_types
+        if has_tasks and task_wish(ctx.protocol_version, ctx.params) is not ABSENT:
+            raise InvalidParams(failed.text)
 
     def _checked(self, ctx: Context[Any], entry: Served, result: Any) -> Any:
         """A result that is not just what the protocol has for the method: None, a dict, a model, or one of an extension."""

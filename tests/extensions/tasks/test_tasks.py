@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gemel import Context, Principal, Server
+from gemel import CallNext, Context, Principal, Server, ToolError
 from gemel.backends import MemoryBackend
 from gemel.extensions.tasks import Tasks
 from gemel.extensions.tasks.handshake import Asker
@@ -69,6 +69,29 @@ async def test_tools_say_how_they_may_be_called() -> None:
         for malformed in (7, {"ttl": "long"}, {"ttl": -1}, []):
             refusal = await end.refusal("tools/call", {"name": "wait", "arguments": {"name": "x"}, "task": malformed})
             assert refusal["code"] == -32602
+
+
+@both_eras
+async def test_middleware_refuses_a_request_for_a_task_with_an_error(era: Era) -> None:
+    """In the handshake era its result is a task, which can't say that there is none."""
+
+    async def refuse(ctx: Context[Any], call_next: CallNext) -> Any:
+        if ctx.method == "tools/call":
+            raise ToolError("not today")
+        return await call_next(ctx)
+
+    server, outer, without = serving(), Server("outer", middleware=[refuse]), Server("without", middleware=[refuse])
+    outer.mount(serving(), "in")
+    server.add_middleware(refuse)
+    params = {"name": "wait", "arguments": {"name": "a"}}
+    for one in (server, outer):
+        async with conversation(one, era) as end:
+            assert (await end.ask("tools/call", params))["isError"]
+            if era == "2025":
+                refusal = await end.refusal("tools/call", {**params, "task": {}})
+                assert (refusal["code"], refusal["message"]) == (-32602, "not today")
+    async with conversation(without, era) as end:
+        assert (await end.ask("tools/call", {**params, "task": {}}))["isError"]
 
 
 @both_eras
