@@ -62,6 +62,13 @@ def test_whole_chains_are_reported(path: Path, capsys: pytest.CaptureFixture[str
         assert (report["files"], report["head"], report["receipts"]) == ([str(path)], head, 4)
 
 
+def test_a_chain_that_is_not_closed_is_told(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path.write_bytes(b"".join(line + b"\n" for line in raw_lines(path)[:-1]))
+    assert main(["receipts", "verify", str(path), "--key-env", "KEY_OF_RECEIPTS"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == f"{path}: lines 1 to 7 are whole, 4 receipts, the last process runs or was killed"
+
+
 def test_the_first_broken_line_is_named(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_bytes(path.read_bytes().replace(b'"tool error"', b'"ok"', 1))
     assert main(["receipts", "verify", str(path), "--key-env", "KEY_OF_RECEIPTS"]) == 1

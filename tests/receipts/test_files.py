@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -218,11 +219,15 @@ async def test_a_rotated_file_that_is_missing_is_noticed(path: Path) -> None:
 
 
 async def test_a_process_that_was_killed_while_it_rotated_its_file_leaves_a_chain_that_goes_on(path: Path) -> None:
-    await call(path, range(3))
-    path.rename(path.with_name("receipts.jsonl.1"))
+    made = Receipts(path, sync="written")
+    async with Client(counting(made)) as client:
+        await client.call_tool("count", {"number": 1})
+        shutil.copy(path, path.with_name("receipts.jsonl.1"))  # as it is when the process is killed, and then renamed
+    made.close()
+    path.unlink()
     await call(path, range(3))
     (report,) = verify(path)
-    assert (report.first, report.receipts, len(report.files)) == (1, 6, 2)
+    assert (report.first, report.receipts, report.killed, len(report.files)) == (1, 4, 1, 2)
 
 
 async def test_a_file_can_be_verified_while_it_is_written_and_rotated(path: Path) -> None:
@@ -297,9 +302,10 @@ async def test_what_was_answered_is_in_the_file_after_a_kill(path: Path, sync: s
     child.send_signal(signal.SIGKILL)
     rest, _ = await asyncio.to_thread(child.communicate)
     count = int((answered + rest).split()[-1])
+    assert verify(path, keys=[KEY])[0].is_open
     await call(path, [1], key=KEY, max_bytes=50_000, keep=None)
     (report,) = verify(path, keys=[KEY])
-    assert report.killed == 1
+    assert (report.killed, report.is_open) == (1, False)
     assert count + 1 <= report.receipts <= count + 2
 
 
@@ -517,7 +523,7 @@ async def main():
 
 asyncio.run(main())
 (report,) = verify({str(path)!r})
-print(report.receipts, report.lost)
+print(report.receipts, report.lost, report.killed)
 """
     for sync, codes in (("written", "[504, 429, 429]"), ("later", "[429, 429, 429]")):
         path.unlink(missing_ok=True)
@@ -527,7 +533,7 @@ print(report.receipts, report.lost)
         first, second = done.stdout.splitlines()
         told, ran = first.rsplit(" ", 1)
         assert told == codes
-        assert second == f"{ran} 0"
+        assert second == f"{ran} 0 0"
 
 
 async def test_many_receipts_at_once_are_bounded(path: Path) -> None:

@@ -50,6 +50,7 @@ class ChainReport(NamedTuple):
         killed: How often a process ended without closing the file; calls that it served then have no receipt.
         repaired: How many torn lines were cut off.
         lost: How many receipts were not written.
+        is_open: Whether the last process has not closed the file: it runs, or was killed.
     """
 
     files: Sequence[Path]
@@ -60,6 +61,7 @@ class ChainReport(NamedTuple):
     killed: int
     repaired: int
     lost: int
+    is_open: bool
 
 
 def verify(
@@ -165,7 +167,7 @@ def _verify_chain(
             kind = members.get("kind")
             if kind == "open":
                 key = _key_of(members, keys, file, number)
-                killed += is_open and number > 1
+                killed += is_open and members.get("again") is not True
                 is_open = True
             if key is None:
                 raise BrokenChain("the first line of a file says who writes it, and is missing", file, number)
@@ -184,7 +186,15 @@ def _verify_chain(
     if before is None:
         raise BrokenChain("the file is empty", files[-1].path, 1)
     return ChainReport(
-        [file.path for file in files], first, before.n, before.hash or "", receipts, killed, repaired, lost
+        files=[file.path for file in files],
+        first=first,
+        last=before.n,
+        head=before.hash or "",
+        receipts=receipts,
+        killed=killed,
+        repaired=repaired,
+        lost=lost,
+        is_open=is_open,
     )
 
 

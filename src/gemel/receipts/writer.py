@@ -339,12 +339,13 @@ class ReceiptWriter:
         file = file_of(self.path, self._slot.number)
         if file != self._file:  # somebody else has taken the former one meanwhile, and goes on with its chain
             self._close_file()
-            self._file, self._position = file, Position()
+            self._file, self._position, self._goes_on = file, Position(), False
 
     def _write_close(self) -> None:
         self._take_slot()
         if self._descriptor is not None:
             self._append([{"kind": "close", "pid": os.getpid()}])
+            self._goes_on = False
 
     def _open(self) -> None:
         """Open the file of this process, repair its end, and go on with its chain."""
@@ -371,12 +372,15 @@ class ReceiptWriter:
         """The line that says who writes from here on, and with which key."""
         way = "sha256" if self.key.id is None else "hmac-sha256"
         opening = {"kind": "open", "hash_with": way, "key": self.key.id, "pid": os.getpid(), "gemel": __version__}
+        if self._goes_on:
+            opening["again"] = True
         chunk, position = b"", self._position
         for members in (opening, *more):
             line, position = write_line({"at": timestamp(time.time()), **members}, position, self.key)
             chunk += line
         self._put(chunk, position)
         self._holds_more = False
+        self._goes_on = True
 
     def _rotate(self) -> None:
         self._close_file()
@@ -388,6 +392,8 @@ class ReceiptWriter:
     def _free_slot(self) -> None:
         """Let another process take the file, and go on with its chain."""
         self._position = Position()
+        #: Whether this process has begun the chain or gone on with it, and not ended with a line that says so.
+        self._goes_on = False
         if self._slot is not None:
             self._slot.release()
             self._slot = None

@@ -68,6 +68,8 @@ def _in_one_line(report: ChainReport) -> str:
         notes.append("those before were in files that were deleted")
     if report.killed:
         notes.append(f"{counted(report.killed, 'process')} ended without closing the file")
+    if report.is_open:
+        notes.append("the last process runs or was killed")
     if report.repaired:
         notes.append(f"{counted(report.repaired, 'torn line')} cut off")
     if report.lost:
