@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from copy import copy
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -110,8 +111,8 @@ class Receipts:
         values: The characters of the arguments that a receipt contains, in canonical form: none by default, 2,000 with True,
             50,000 at most.
         server: The name of the server in the receipts. By default, on a server the name that clients see, and the prefixes of
-            servers that are mounted in it; on a client the name that the server gives itself. Several Receipts of one file may have
-            different names.
+            servers that are mounted in it; in a client group its name there, on another client the name that the server gives
+            itself. Several Receipts of one file may have different names.
         max_bytes: The size at which a file is rotated: `receipts.jsonl` becomes `receipts.jsonl.1`.
         keep: How many rotated files each process keeps; the oldest ones are deleted. None keeps all.
         queue: How many receipts may wait to be written, with 32 MiB of arguments at most.
@@ -149,6 +150,22 @@ class Receipts:
         self._refuses = unwritable == "refuse"
         self._server = server
         self._values = _VALUES if values is True else int(values)
+
+    def placed_in(self, owner: Any, name: str | None = None, /) -> Receipts:
+        """Return what runs around one server or client, which calls this.
+
+        Args:
+            owner: The server or client.
+            name: The name of the server in a client group.
+
+        Returns:
+            The same, in a client group with the name of the server.
+        """
+        if name is None or self._server is not None:
+            return self
+        named = copy(self)
+        named._server = name
+        return named
 
     def __call__(
         self,
