@@ -51,6 +51,13 @@ def _proxy(command: CommandParser) -> None:
         "--to", choices=("stdio", "http"), help="the transport to serve (default: stdio for a URL, otherwise http)"
     )
     add_code(command, "list a few tools in place of all: one finds the others, one runs scripts that call them")
+    command.add_argument(
+        "--policy", metavar="FILE", help="a TOML file with rules that allow, deny or ask about calls of tools"
+    )
+    command.add_argument("--receipts", metavar="FILE", help="write a line to this file for each tool call that ended")
+    command.add_argument(
+        "--receipts-key-env", metavar="NAME", help="an environment variable with the key of the receipts"
+    )
     add_http(command, *HTTP)
     from gemel.server.options import ProxyOptions
 
@@ -102,6 +109,7 @@ COMMANDS = {
             'proxy "npx -y some-server" --to http --port 8000',
             "proxy https://example.com/mcp --to stdio",
             "proxy mcp.json --to stdio --code",
+            "proxy mcp.json --to stdio --policy policy.toml --receipts receipts.jsonl",
         ),
         "proxy",
     ),

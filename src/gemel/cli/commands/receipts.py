@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gemel.cli.console import Console
+from gemel.cli.program.environment import variable
 from gemel.errors import StartError
 from gemel.receipts.entries import timestamp
 from gemel.receipts.verification import ChainReport, abandoned, counted, read, verify
@@ -45,11 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _keys(options: argparse.Namespace) -> list[str | bytes]:
-    keys: list[str | bytes] = []
-    for name in options.key_env:
-        if not os.environ.get(name):
-            raise StartError(f"--key-env {name}: this environment variable is not set")
-        keys.append(os.environ[name])
+    keys: list[str | bytes] = [variable("--key-env", name) for name in options.key_env]
     for file in options.key_file:
         try:
             keys.append(Path(file).read_bytes().rstrip(b"\r\n"))

@@ -80,6 +80,14 @@ def refuse_program_options(options: argparse.Namespace) -> None:
             )
 
 
+def variable(option: str, name: str) -> str:
+    """Return a variable of the environment of `gemel` that an option names. Raises StartError if it is not set."""
+    value = os.environ.get(name)
+    if not value:
+        raise StartError(f"{option} {name}: this environment variable is not set")
+    return value
+
+
 def working_directory(path: str) -> str:
     """Return the folder of `--cwd`. Raises StartError if there is none."""
     if not os.path.isdir(path):
