@@ -493,10 +493,24 @@ async def test_a_long_argument_hides_no_other_one(padding: Any) -> None:
 async def test_a_person_is_told_for_how_long_a_yes_counts(remember: str, text: str) -> None:
     server, person = make_server()[0], Person()
     server.add_middleware(asking(remember))
-    async with Client(server, on_elicit=person) as client:
+    async with Client(server, era="2025", on_elicit=person) as client:
         await client.call_tool("read", {"path": "a"})
     (asked,) = person.asked
     assert text in asked
+
+
+@pytest.mark.parametrize(
+    ("remember", "principal", "is_told"), [("session", "anna", False), ("10m", None, False), ("10m", "anna", True)]
+)
+async def test_a_person_is_not_told_of_what_can_not_be_remembered(
+    remember: str, principal: str | None, is_told: bool
+) -> None:
+    server, person = make_server()[0], Person()
+    server.add_middleware(asking(remember))
+    async with Client(server, era="2026", on_elicit=person, principal=principal) as client:
+        for _ in range(2):
+            await client.call_tool("read", {"path": "a"})
+    assert ["not again" in asked for asked in person.asked] == ([True] if is_told else [False, False])
 
 
 @pytest.mark.parametrize(("back", "asked"), [(0, 1), (3600, 2), (-3600, 2)])

@@ -50,7 +50,6 @@ from gemel.server.dispatch import CallNext
 from gemel.server.elicitation.elicit import Declined
 from gemel.server.features.tools import invalid_arguments
 from gemel.server.features.visibility import require_scopes
-from gemel.server.session_state import SessionState
 
 logger = logging.getLogger("gemel")
 
@@ -231,6 +230,7 @@ class PolicyOfServer:
         self, ctx: Context[Any], params: dict[str, Any], request: PolicyRequest, ruling: Ruling, pass_on: CallNext
     ) -> Any:
         """Pass the call on if somebody allows it. Raises ToolError if nobody does."""
+        ruling = _as_remembered(ctx, ruling)
         digest, above = request.digest(ruling.key), granted.get()
         approved = record(ruling)
         earlier = await approved_round(ctx, params.pop("requestState", None), digest)
@@ -317,10 +317,7 @@ class PolicyOfServer:
             if isinstance(ruling.remember, float) and ctx.principal is not None:
                 stored = await self._server.backend.get(make_key("policy", digest))
                 return None if stored is None else stored.decode()
-            state = _session(ctx)
-            if state is None:
-                return None
-            entry = (await state.get(_KEY, dict[str, _Approval], {})).get(digest)
+            entry = (await ctx.session_state.get(_KEY, dict[str, _Approval], {})).get(digest)
         except (GemelError, UnicodeDecodeError) as exc:
             logger.warning("The approvals of a policy can't be read: %s", exc)
             return None
@@ -338,9 +335,6 @@ class PolicyOfServer:
             if isinstance(remember, float) and ctx.principal is not None:
                 await self._server.backend.set(make_key("policy", digest), by.encode(), ttl=remember)
                 return
-            state = _session(ctx)
-            if state is None:
-                return
             entry = _Approval(by, time.time() + remember if isinstance(remember, float) else None)
 
             def add(known: dict[str, _Approval]) -> dict[str, _Approval]:
@@ -348,7 +342,7 @@ class PolicyOfServer:
                 kept.pop(digest, None)
                 return dict([*kept.items(), (digest, entry)][-_MOST:])
 
-            await state.update(_KEY, add, dict[str, _Approval], {})
+            await ctx.session_state.update(_KEY, add, dict[str, _Approval], {})
         except (BackendError, Overloaded, GemelError) as exc:
             logger.warning("An approval counts for this call only, since it can't be stored: %s", exc)
 
@@ -360,11 +354,15 @@ class _Approval(msgspec.Struct, array_like=True):
     ends: float | None = None
 
 
-def _session(ctx: Context[Any]) -> SessionState | None:
+def _as_remembered(ctx: Context[Any], ruling: Ruling) -> Ruling:
+    """The ruling as it counts for a caller: without a session, and without a name for a time, an approval is for the call."""
+    if ruling.remember == "call" or (isinstance(ruling.remember, float) and ctx.principal is not None):
+        return ruling
     try:
-        return ctx.session_state
+        ctx.session_state  # noqa: B018 - raises NoSession
     except NoSession:
-        return None
+        return ruling._replace(remember="call")
+    return ruling
 
 
 def _in_task(ctx: Context[Any]) -> bool:
