@@ -151,6 +151,20 @@ def test_a_rule_that_names_no_tool_is_named(capsys: pytest.CaptureFixture[str]) 
     assert "names none" not in capsys.readouterr().err
 
 
+def test_a_server_that_can_not_be_reached_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    configuration = json.loads(Path("mcp.json").read_text())
+    configuration["mcpServers"]["away"] = {"command": "./there-is-no-such-program"}
+    Path("mcp.json").write_text(json.dumps(configuration))
+    assert main(["policy", "check", "policy.toml", "mcp.json"]) == 1
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()] == ["box_read", "box_delete", "other_read", "other_delete"]
+    assert "gemel: mcp.json:away can't be checked: Can't start" in err
+    assert main(["policy", "check", "policy.toml", "mcp.json:away"]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert err.startswith("gemel: Can't start")
+
+
 @contextmanager
 def over_http(file: Path) -> Iterator[str]:
     """The URL of a server in a process of its own."""

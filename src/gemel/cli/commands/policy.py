@@ -11,6 +11,7 @@ from gemel.cli.connect import CONFIGURED, client_for, is_python
 from gemel.cli.console import Console, as_json
 from gemel.client.group.config import read_config
 from gemel.client.group.names import prefixes_of
+from gemel.errors import GemelError
 from gemel.policies.decider import Decider
 from gemel.policies.listing import parameters_of
 from gemel.policies.policy import Policy
@@ -20,18 +21,30 @@ from gemel.schema.tools import Tool
 from gemel.visible import escape_line
 
 
+_IN_CODE_MODE = (
+    "is in code mode and lists its few tools in place of those that the policy is about: check a server without code mode, or a "
+    "URL that lets clients choose"
+)
+
+
 async def run(options: argparse.Namespace) -> int:
     """Print a line for each tool. The tools are listed, none is called."""
     policy = Policy(options.policy).decider
     checked: list[_Checked] = []
-    unseen: list[str] = []
+    unseen: dict[str, str] = {}
     untrusted: list[str] = []
     with Console(options) as console:
         for target, server, prefix in _servers(options):
             reached = argparse.Namespace(**{**vars(options), "target": target})
-            tools, title = await _list(reached, console)
+            try:
+                tools, title = await _list(reached, console)
+            except GemelError as exc:
+                if target == options.target:
+                    raise
+                unseen[target] = f"can't be checked: {exc}"
+                continue
             if tools is None:
-                unseen.append(target)
+                unseen[target] = _IN_CODE_MODE
                 continue
             is_own = server is None and is_python(reached)
             for tool in tools:
@@ -47,7 +60,9 @@ async def run(options: argparse.Namespace) -> int:
             width = max((len(escape_line(one.request.tool)) for one in checked), default=0)
             lines = [f"{escape_line(one.request.tool):{width}}  {_in_words(one)}" for one in checked]
             console.print("\n".join(lines) or "The server has no tools.")
-        if checked and options.server is None and _entry_name(options) is None:  # otherwise these are not all tools
+        if (
+            checked and not unseen and options.server is None and _entry_name(options) is None
+        ):  # otherwise these are not all tools
             for rule in policy.about_none([one.request for one in checked]):
                 console.note(f"gemel: the rule {escape_line(rule)} names none of these tools: is it written right?")
         for target in untrusted:
@@ -55,11 +70,8 @@ async def run(options: argparse.Namespace) -> int:
                 f"gemel: the hints of {target} are not trusted, and count as destructive. The policy of the server itself "
                 "trusts them: use --trust-hints to check that one. Elsewhere, name the server in trust_hints, and with --server"
             )
-        for target in unseen:
-            console.note(
-                f"gemel: {target} is in code mode and lists its few tools in place of those that the policy is about: check a "
-                "server without code mode, or a URL that lets clients choose"
-            )
+        for target, reason in unseen.items():
+            console.note(f"gemel: {target} {reason}")
     return 1 if unseen else 0
 
 
