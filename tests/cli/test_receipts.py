@@ -132,6 +132,19 @@ def test_filters(path: Path, words: list[str], count: int, capsys: pytest.Captur
     assert len(lines) == count
 
 
+def test_another_file_is_none_of_receipts(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path.with_name("key").write_text("secret")
+    assert main(["receipts", "show", str(path.with_name("key"))]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"gemel: {path.with_name('key')} is no file of receipts\n")
+
+
+def test_the_outcomes_that_there_are_are_named(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["receipts", "show", str(path), "--outcome", "tool eror"])
+    assert "(choose from ok, tool error, error, declined, cancelled, unknown); did you mean" in capsys.readouterr().err
+
+
 _MEMBERS = ("n", "at", "kind", "tool", "outcome", "ms", "key", "before", "after", "state", "hash")
 _ODD = ("null", "[1]", '{"a":1}', "true", "1.5", '"x\\n\\u001b[31m"', '"\\ud800"', "1" * 5000, "")
 
@@ -152,9 +165,13 @@ def test_lines_that_somebody_changed_are_found_and_shown_as_far_as_they_can_be_r
         assert main(["receipts", "verify", str(path), "--key-env", "KEY_OF_RECEIPTS"]) == 1
         assert capsys.readouterr().err.count("\n") == 1
         for words in ([], ["--json"], ["--tool", "*"], ["--outcome", "ok"], ["--abandoned-after", "0"]):
-            lines = shown(path, capsys, *words)
-            assert "\x1b" not in "".join(lines)
-            assert all("shop" in line or "bank" in line for line in lines)
+            code = main(["receipts", "show", str(path), *words])
+            out, err = capsys.readouterr()
+            assert "\x1b" not in out
+            if code:
+                assert "is no file of receipts" in out + err
+            else:
+                assert all("shop" in line or "bank" in line for line in out.splitlines())
 
 
 def test_a_time_that_can_not_be_read_is_refused(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

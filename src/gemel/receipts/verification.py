@@ -265,8 +265,9 @@ def read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
         The members of each line.
 
     Raises:
-        StartError: There is no such file, or it can't be read.
+        StartError: There is no such file, it can't be read, or has no such line.
     """
+    is_file = False
 
     def members_of(files: Sequence[_ListedFile]) -> Iterator[dict[str, Any]]:
         for file in files:
@@ -275,7 +276,11 @@ def read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
                 if line is not None:
                     yield line.members
 
-    yield from heapq.merge(*map(members_of, _found(Path(path))), key=lambda members: str(members.get("at")))
+    for members in heapq.merge(*map(members_of, _found(Path(path))), key=lambda members: str(members.get("at"))):
+        is_file = True
+        yield members
+    if not is_file:
+        raise StartError(f"{path} is no file of receipts")
 
 
 def abandoned(path: str | os.PathLike[str], before: str) -> set[str]:

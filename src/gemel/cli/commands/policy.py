@@ -20,7 +20,6 @@ from gemel.policies.rules import Ruling
 from gemel.schema.tools import Tool
 from gemel.visible import escape_line
 
-
 _IN_CODE_MODE = (
     "is in code mode and lists its few tools in place of those that the policy is about: check a server without code mode, or a "
     "URL that lets clients choose"
