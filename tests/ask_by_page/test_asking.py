@@ -321,7 +321,7 @@ async def test_a_page_that_the_user_does_not_open_is_declined(era: Any) -> None:
 @both_eras
 @pytest.mark.parametrize("place", [local, authorized])
 async def test_a_user_who_takes_longer_than_a_call_waits_goes_on_later(era: Any, place: Any) -> None:
-    """A handshake client gets a result for the model; a stateless one is asked again, with the same page."""
+    """The call ends with a text for the model. Repeated, it asks the client to open the same page."""
     shop, opened, user = Shop(), list[str](), {}
     target: Any = shop.make(ask=AskByPage(wait=0.05))
     options: dict[str, Any] = {}
@@ -342,7 +342,6 @@ async def test_a_user_who_takes_longer_than_a_call_waits_goes_on_later(era: Any,
         async with Client(target, era=era, on_elicit_url=open_page, **options) as client:
             result = await client.call_tool("buy", {"item": "hat"}, raise_on_error=False)
             while result.is_error:
-                assert era == "2025"
                 assert "call this tool again" in result.text
                 result = await client.call_tool("buy", {"item": "hat"}, raise_on_error=False)
     assert result.text == "large red hat, receipt 1"

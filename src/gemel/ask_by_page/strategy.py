@@ -237,7 +237,8 @@ class PageElicitation(RetriedElicitation[PageState]):
         if others and not self._by_url:
             return await self._require(others)
         asked = await self._ask_all()
-        if not self._by_url:
+        are_open = self._call.method == "tools/call" and asked.keys() <= self._consented - self._new
+        if not self._by_url or (are_open and not others):  # who was waited for in vain is not asked to open a page again
             return await self._tell(asked)
         for key, token in asked.items():
             url = await self._pages.address(token, self._audience)
