@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gemel import Client, Context, Server, ToolError
+from gemel import Client, Context, Principal, Server, ToolError
 from gemel.cli import main
 from gemel.decisions import Decision, decisions
 from gemel.receipts import Receipts
@@ -29,13 +29,15 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def _write(path: Path) -> None:
+    """One of the principals has a client that is known."""
+
     async def decide(ctx: Any, call_next: Any) -> Any:
         made = decisions.get()
         if made is not None and ctx.method == "tools/call":
             made.append(Decision("ask", "pays", "ada"))
         return await call_next(ctx)
 
-    for name, principal in (("shop", "ada"), ("bank", "e\x1b[31mve")):
+    for name, principal in (("shop", Principal("ada", client="app-7")), ("bank", "e\x1b[31mve")):
         server: Server[Any] = Server(name, middleware=[Receipts(path, key=KEY), decide])
 
         @server.tool
@@ -104,7 +106,7 @@ def test_receipts_are_shown_one_a_line(path: Path, capsys: pytest.CaptureFixture
     lines = shown(path, capsys)
     assert len(lines) == 4
     assert "  ok  shop/pay  " in lines[0]
-    assert lines[0].endswith("  by ada  with gemel 0.1.0  ask by rule pays  approved by ada")
+    assert lines[0].endswith("  by ada  with gemel 0.1.0  for client app-7  ask by rule pays  approved by ada")
     assert "  tool error  bank/pay  " in lines[3]
     assert "\x1b" not in "".join(lines)
 
@@ -117,6 +119,7 @@ def test_receipts_are_shown_one_a_line(path: Path, capsys: pytest.CaptureFixture
         (["--server", "bank"], 2),
         (["--principal", "a*"], 2),
         (["--client", "gemel*"], 4),
+        (["--client", "app-*"], 2),
         (["--outcome", "ok"], 2),
         (["--outcome", "ok", "--outcome", "tool error"], 4),
         (["--effect", "ask"], 4),

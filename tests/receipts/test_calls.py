@@ -25,6 +25,7 @@ from gemel import (
     Implementation,
     NotSent,
     PeerError,
+    Principal,
     ProtocolError,
     Server,
     ToolError,
@@ -113,6 +114,16 @@ async def test_a_receipt_says_who_called_what_and_how_it_ended(path: Path, era: 
         "outcome": "ok",
     }
     assert "tea" not in json.dumps(all_lines(path))
+
+
+@both_eras
+async def test_a_receipt_names_the_client_that_was_authenticated(path: Path, era: Any) -> None:
+    server = shop(middleware=[noted(path)])
+    ada = Principal("ada", client="app-7")
+    async with Client(server, era=era, principal=ada, info=Implementation(name="claims", version="1")) as client:
+        await client.call_tool("buy", {"item": "tea"})
+    (line,) = receipts(path)
+    assert (line["principal"], line["client_id"], line["client"]) == ("ada", "app-7", "claims 1")
 
 
 @both_eras

@@ -199,9 +199,9 @@ class Receipts:
             raise NotFinished("the receipt of the call can't be written")
 
         params = _NO_ARGUMENTS if ctx.params is ABSENT else ctx.params
-        note = _Note(
-            "server", _name(ctx.client_info), self._server or _server_of(ctx), ctx.principal, ctx.depth, params
-        )
+        note = _Note("server", _name(ctx.client_info), self._server or _server_of(ctx), ctx.principal, params)
+        note.client_id = None if ctx.caller is None else ctx.caller.client
+        note.depth = ctx.depth
         return await self._around(note, ctx, call_next, refuse, lost)
 
     async def _sent(self, ctx: ClientContext, call_next: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -211,7 +211,7 @@ class Receipts:
         def lost(reason: str) -> NoReturn:
             raise CallError(f"tools/call was sent, and its receipt can't be written: {reason}")
 
-        note = _Note("client", None, self._server or _server_at(ctx), None, 0, _params_of(ctx))
+        note = _Note("client", None, self._server or _server_at(ctx), None, _params_of(ctx))
         return await self._around(note, ctx, call_next, refuse, lost)
 
     async def _around(
@@ -303,6 +303,7 @@ class _Note:
         "_called",
         "at",
         "client",
+        "client_id",
         "decisions",
         "depth",
         "digest",
@@ -324,14 +325,14 @@ class _Note:
         client: str | None,
         server: str | None,
         principal: str | None,
-        depth: int,
         params: Raw | bytes,
     ) -> None:
         self.side = side
         self.client = client
         self.server = server
         self.principal = principal
-        self.depth = depth
+        self.client_id: str | None = None
+        self.depth = 0
         self.params = params
         self.kind: Kind = "call"
         self.outcome = "ok"
@@ -410,6 +411,8 @@ class _Note:
             "principal": _short(self.principal),
             "client": _short(self.client),
         }
+        if self.client_id is not None:
+            about["client_id"] = _short(self.client_id)
         if self.depth:
             about["depth"] = self.depth
         if self.task is not None:

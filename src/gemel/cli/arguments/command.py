@@ -43,7 +43,9 @@ class Parser(argparse.ArgumentParser):
         if unknown := re.match(r"argument COMMAND: invalid choice: '(.*?)' ", message):
             message = f"unknown command {shorten(unknown[1])!r}{_suggest(unknown[1], self.command_names)}"
         elif unknown := re.match(r"(argument .+?: invalid choice): '(.*?)' \(choose from (.*)\)", message):
-            choices = [choice.strip("'") for choice in unknown[3].split(", ")]  # the quotes depend on the version of Python
+            choices = [
+                choice.strip("'") for choice in unknown[3].split(", ")
+            ]  # the quotes depend on the version of Python
             meant = _suggest(unknown[2], choices)
             if not meant and unknown[1].startswith("argument ACTION"):
                 meant = f"; the target comes after it, as in {self.prog} {choices[0]} {shorten(unknown[2])}"

@@ -20,7 +20,8 @@ from gemel.receipts.verification import ChainReport, abandoned, counted, read, v
 from gemel.visible import escape_line
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_PATTERNS = ("tool", "server", "client", "principal")
+#: The members that each filter by a pattern is about: one of them must fit.
+_PATTERNS = {"tool": ("tool",), "server": ("server",), "client": ("client", "client_id"), "principal": ("principal",)}
 
 
 def run(options: argparse.Namespace) -> int:
@@ -89,9 +90,12 @@ def _chosen(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             continue
         if options.effect and members.get("effect") != options.effect:
             continue
-        given = ((getattr(options, name), members.get(name)) for name in _PATTERNS)
-        if all(pattern is None or fnmatchcase(str(value or ""), pattern) for pattern, value in given):
+        if all(_fits(getattr(options, option), members, names) for option, names in _PATTERNS.items()):
             yield members
+
+
+def _fits(pattern: str | None, members: dict[str, Any], names: tuple[str, ...]) -> bool:
+    return pattern is None or any(name in members and fnmatchcase(str(members[name] or ""), pattern) for name in names)
 
 
 def _time_of(text: str | None, option: str) -> str | None:
@@ -118,6 +122,8 @@ def _receipt_line(members: dict[str, Any]) -> str:
         words.append(f"by {members['principal']}")
     if members.get("client") is not None:
         words.append(f"with {members['client']}")
+    if members.get("client_id") is not None:
+        words.append(f"for client {members['client_id']}")
     if members.get("effect") is not None:
         rule = members.get("rule")
         words.append(f"{members['effect']}{'' if rule is None else f' by rule {rule}'}")
