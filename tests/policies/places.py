@@ -120,6 +120,20 @@ async def around_proxy_with_prefix(policy: Policy, era: EraName, person: Person 
 
 
 @asynccontextmanager
+async def around_gateway(policy: Policy, era: EraName, person: Person | None) -> AsyncIterator[Caller]:
+    server, ran = make_server()
+    gateway = Server("gateway", middleware=[policy])
+    gateway.mount(Server.from_client(Client(server), name="box"), "box")
+    gateway.mount(make_server()[0], "other")
+    async with Client(gateway, era=era, on_elicit=person) as client:
+
+        async def listed() -> list[Tool]:
+            return [tool for tool in await client.list_tools() if tool.name.startswith("box_")]
+
+        yield Caller(listed, client.call_tool, ran, "box_")
+
+
+@asynccontextmanager
 async def around_client(policy: Policy, era: EraName, person: Person | None) -> AsyncIterator[Caller]:
     server, ran = make_server()
     async with Client(server, era=era, on_elicit=person, middleware=[policy]) as client:
@@ -133,6 +147,6 @@ async def around_group(policy: Policy, era: EraName, person: Person | None) -> A
         yield Caller(group.list_tools, group.call_tool, ran)
 
 
-SERVER_PLACES = (around_server, around_mounted, around_mount, around_proxy, around_proxy_with_prefix)
+SERVER_PLACES = (around_server, around_mounted, around_mount, around_proxy, around_proxy_with_prefix, around_gateway)
 CLIENT_PLACES = (around_client, around_group)
 PLACES = (*SERVER_PLACES, *CLIENT_PLACES)
