@@ -524,6 +524,49 @@ async def test_a_call_that_waits_for_an_anonymous_caller_goes_on_in_its_session(
             await until(lambda: all(one.connection.closed for one in sessions))
 
 
+ASKS = """
+import os
+from gemel import Context, Server
+server = Server("asks")
+@server.tool
+async def ask(ctx: Context) -> str:
+    first = await ctx.elicit("Who?", str)
+    return f"{os.getpid()} {first} {await ctx.elicit('Why?', str)}"
+server.run()
+"""
+
+
+async def test_a_process_that_keeps_its_state_serves_all_rounds_of_an_anonymous_caller(tmp_path: Path) -> None:
+    """Only the process that asked can read the request state of a stateless server; it ends after the last round."""
+    (tmp_path / "asks.py").write_text(ASKS)
+    target = Client([sys.executable, str(tmp_path / "asks.py")], era="2026")
+    async with front_of(target) as client, client(era="2026", on_elicit=lambda form: {"value": form.message}) as nobody:
+        found = await asyncio.gather(*(nobody.call_tool("ask") for _ in range(2)))
+        pids = [int(one.text.split()[0]) for one in found]
+        assert [one.text.split()[1:] for one in found] == [["Who?", "Why?"]] * 2
+        assert len(set(pids)) == 2
+        await until(lambda: all(has_ended(pid) for pid in pids))
+
+
+async def test_a_process_that_waits_for_an_anonymous_caller_ends_if_it_does_not_come_back(tmp_path: Path) -> None:
+    (tmp_path / "asks.py").write_text(ASKS.replace("first =", "open('pid', 'w').write(str(os.getpid())); first ="))
+    target = Client([sys.executable, "asks.py"], era="2026", cwd=tmp_path)
+    left = asyncio.Event()
+
+    async def leave(form: ElicitFormParams) -> dict[str, str]:
+        left.set()
+        return await asyncio.Event().wait()  # type: ignore[return-value]  # it never returns
+
+    async with front_of(target, limits=Limits(state_ttl=1)) as client, client(era="2026", on_elicit=leave) as nobody:
+        call = asyncio.create_task(nobody.call_tool("ask"))
+        await left.wait()
+        pid = int((tmp_path / "pid").read_text())
+        assert not has_ended(pid)
+        await until(lambda: has_ended(pid))
+        call.cancel()
+        await asyncio.wait([call])
+
+
 @each_front
 async def test_a_session_is_opened_with_the_credentials_of_its_caller(front: Any) -> None:
     opened: list[str | None] = []

@@ -1,8 +1,9 @@
 """Calls of stateless clients, in rounds. The upstream server may be of either era.
 
-A stateless server returns its input requests and its request state; the state is encrypted inside of ours. A handshake server
-waits for responses in the middle of a request: the request keeps running between the rounds (it is parked). The number of parked
-requests and their time are limited; each is found only by the encrypted state, and continued once.
+A stateless server returns its input requests and its request state; the state is encrypted inside of ours. If its session is for
+this call alone, the session is kept for the next round: it may be a process, which alone can read its state. A handshake server
+waits for responses in the middle of a request: the request keeps running between the rounds. Both are parked. Their number and
+their time are limited; each is found only by the encrypted state, and continued once.
 
 See https://modelcontextprotocol.io/specification/draft/basic/utilities/mrtr.
 """
@@ -12,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -36,7 +38,7 @@ from gemel.values.encoding import plain_value
 
 
 class _RoundState(msgspec.Struct, array_like=True):
-    """The request state: the token of a parked request, or the state of the upstream server and our responses."""
+    """The request state: the token of what is parked, and the state of the upstream server with our responses."""
 
     token: bytes = b""
     state: str | None = None
@@ -64,9 +66,9 @@ _ServeRound: TypeAlias = Callable[
 
 
 class _Parked(NamedTuple):
-    """A request that waits for the next round of its caller."""
+    """A request that waits for the next round of its caller, or the session of one that a stateless server has answered."""
 
-    call: ProxiedCall
+    call: ProxiedCall | None
     upstream: Upstream
     timer: asyncio.TimerHandle
     #: Whose share it takes.
@@ -93,13 +95,24 @@ class Rounds:
         if params.request_state is not UNSET:
             state = _decoder.decode(await served_call(ctx).request_states.decode(params.request_state, _binding(ctx)))
         answers = parse_responses(params.input_responses)
-        if state.token:  # in the session that it was begun in
-            call, upstream = self._unpark(state.token)
-            return UpstreamResult(upstream, await self._serve_round(upstream, ctx, call, answers))
-        async with self._sessions.used_by(ctx) as upstream:
+        # In the session that it was begun in. Other processes may be able to read the state of a stateless server, too.
+        parked = self._unpark(state.token) if state.token else None
+        if parked is None and state.token and not state.is_further:
+            raise InvalidParams(_ENDED)
+        if parked is not None and parked.call is not None:
+            return UpstreamResult(parked.upstream, await self._serve_round(parked.upstream, ctx, parked.call, answers))
+        async with self._sessions.used_by(ctx) if parked is None else self._again(parked.upstream) as upstream:
             request = await make_request(upstream)
             serve = self._by_upstream_era[ERAS[upstream.client.era]]
             return UpstreamResult(upstream, await serve(upstream, ctx, request, state, answers))
+
+    @asynccontextmanager
+    async def _again(self, upstream: Upstream) -> AsyncIterator[Upstream]:
+        """Use a session that was kept for this round."""
+        try:
+            yield upstream
+        finally:
+            self._sessions.release(upstream)
 
     async def _encrypt(self, ctx: Context[Any], state: _RoundState) -> str:
         return await served_call(ctx).request_states.encode(msgspec.msgpack.encode(state), _binding(ctx))
@@ -127,9 +140,12 @@ class Rounds:
             round_state = _RoundState(
                 state=None if opaque is UNSET else opaque, own=plain_value(exc.own), is_further=True
             )
-            return InputRequiredResult(
-                input_requests=exc.required.input_requests, request_state=await self._encrypt(ctx, round_state)
-            )
+            if self._sessions.is_for_one_request(ctx):
+                self._sessions.hold(upstream)
+                encrypted = await self._park(ctx, upstream, None, round_state)
+            else:
+                encrypted = await self._encrypt(ctx, round_state)
+            return InputRequiredResult(input_requests=exc.required.input_requests, request_state=encrypted)
         finally:
             await call.flush()
 
@@ -162,7 +178,9 @@ class Rounds:
             raise
         await call.flush()
         if not over:
-            return await self._park(upstream, call)
+            call.away = True
+            state = await self._park(ctx, upstream, call, _RoundState())
+            return InputRequiredResult(input_requests=call.input_requests(), request_state=state)
         assert call.task is not None
         try:
             return call.task.result()
@@ -190,22 +208,23 @@ class Rounds:
         task.add_done_callback(done)
         return call
 
-    async def _park(self, upstream: Upstream, call: ProxiedCall) -> InputRequiredResult:
-        holder = served_call(call.ctx).call.origin.holder
-        if len(self._parked) >= self._most and not self._gives_way(holder):
-            call.stop()
-            raise Overloaded(f"Too many calls wait for their clients: the limit is {self._most}")
-        token = secrets.token_bytes(16)
-        call.away = True
+    # ---------------------------------------------------------------- between rounds
+
+    async def _park(self, ctx: Context[Any], upstream: Upstream, call: ProxiedCall | None, state: _RoundState) -> str:
+        """Keep a call, or else a session that is in use, for the next round. Return its request state, with a token added."""
+        holder = served_call(ctx).call.origin.holder
+        token = state.token = secrets.token_bytes(16)
         try:
-            state = await self._encrypt(call.ctx, _RoundState(token=token))
+            if len(self._parked) >= self._most and not self._gives_way(holder):
+                raise Overloaded(f"Too many calls wait for their clients: the limit is {self._most}")
+            encrypted = await self._encrypt(ctx, state)
         except BaseException:
-            call.stop()
+            self._leave(upstream, call)
             raise
         timer = asyncio.get_running_loop().call_later(self._ttl, self._expire, token)
         self._parked[token] = _Parked(call, upstream, timer, holder)
         self._shares.add(holder, token)
-        return InputRequiredResult(input_requests=call.input_requests(), request_state=state)
+        return encrypted
 
     def _gives_way(self, newcomer: Hashable) -> bool:
         """Cancel the oldest parked request of whoever has most of them, if that leaves no fewer than the newcomer has."""
@@ -215,21 +234,28 @@ class Rounds:
         self._expire(token)
         return True
 
-    def _unpark(self, token: bytes) -> tuple[ProxiedCall, Upstream]:
+    def _unpark(self, token: bytes) -> _Parked | None:
         parked = self._parked.pop(token, None)
-        if parked is None:
-            raise InvalidParams(_ENDED)
-        parked.timer.cancel()
-        self._shares.discard(parked.holder, token)
-        return parked.call, parked.upstream
+        if parked is not None:
+            parked.timer.cancel()
+            self._shares.discard(parked.holder, token)
+        return parked
 
     def _expire(self, token: bytes) -> None:
-        """Cancel a parked request: there was no further round."""
-        call, _ = self._unpark(token)
-        call.stop()
+        """End what is parked: there was no further round."""
+        parked = self._unpark(token)
+        if parked is not None:
+            self._leave(parked.upstream, parked.call)
+
+    def _leave(self, upstream: Upstream, call: ProxiedCall | None) -> None:
+        """End a call, or the use of a session."""
+        if call is None:
+            self._sessions.release(upstream)
+        else:
+            call.stop()
 
     def drop(self, upstream: Upstream) -> None:
-        """Cancel the parked requests of a session that ends."""
+        """Cancel what is parked of a session that ends."""
         for token in [token for token, parked in self._parked.items() if parked.upstream is upstream]:
             self._expire(token)
 
@@ -249,7 +275,7 @@ class Rounds:
         )
 
     async def close(self) -> None:
-        """Cancel all parked requests."""
+        """Cancel all that is parked."""
         for token in list(self._parked):
             self._expire(token)
         for task in self._tasks:
