@@ -102,6 +102,7 @@ class Catalogue:
         for name, tools in _by_module(self._chosen(read_only=read_only)).items():
             functions = self.modules[name]
             text = functions.text([one.function for one in tools], short=True)
+            text = text.replace(" = ...", " | None = ...")  # None leaves an argument out
             modules[name] = ScriptModule(
                 {one.function.name: call(one) for one in tools}, functions.imports(text) + text
             )

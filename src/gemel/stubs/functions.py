@@ -36,6 +36,7 @@ class ToolFunction(NamedTuple):
         name: The name of the function.
         tool: The tool.
         wires: The name in JSON of each parameter.
+        omitted: The parameters that may be left out and can't be null: None leaves them out.
         is_open: Whether it takes arguments of other names, as the schema says by `additionalProperties`.
         head: Its signature, up to the colon.
         description: What it does, with its parameters.
@@ -45,6 +46,7 @@ class ToolFunction(NamedTuple):
     name: str
     tool: Tool
     wires: dict[str, str]
+    omitted: frozenset[str]
     is_open: bool
     head: str
     description: str
@@ -71,7 +73,8 @@ class ToolFunction(NamedTuple):
         Args:
             given: Those of a call of the function.
         """
-        return {self.wires.get(name, name): value for name, value in given.items()}
+        left_out = {name for name in self.omitted if given.get(name) is None}
+        return {self.wires.get(name, name): value for name, value in given.items() if name not in left_out}
 
     def text(self, *, short: bool = False) -> str:
         """Return the types and the function.
@@ -131,8 +134,9 @@ class ToolFunctions:
         items += [f"**{unique('others', [one.name for one in parameters])}: {others}"] if others else []
         head = flat(Bracket(f"async def {name}(", items, f") -> {result}:"))
         wires = {one.name: one.wire for one in parameters}
+        omitted = frozenset(one.name for one in parameters if one.default is not None and not one.takes_null)
         description = documented(tool.description or tool.title, parameters)
-        return ToolFunction(name, tool, wires, bool(others), head, description, self._needed(head))
+        return ToolFunction(name, tool, wires, omitted, bool(others), head, description, self._needed(head))
 
     def _others(self, tool: Tool, hint: str) -> str:
         """Return the type of arguments that the schema allows and doesn't name; empty if it doesn't say so."""

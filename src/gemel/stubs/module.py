@@ -63,13 +63,17 @@ class ServerLists(NamedTuple):
 
 
 class MethodParameter(NamedTuple):
-    """One parameter: its name in Python and in JSON, its annotation and default as source text, its description."""
+    """One parameter: its name in Python and in JSON, its annotation and default as source text, its description.
+
+    `takes_null` says whether null is one of its values.
+    """
 
     name: str
     wire: str
     annotation: str
     default: str | None
     description: str
+    takes_null: bool = False
 
 
 def module_text(offered: ServerLists, *, blocking: bool = False, name: str | None = None) -> str:
@@ -302,7 +306,8 @@ def tool_parameters(tool: Tool, hint: str, types: Types, taken: Collection[str])
         default = None if wire in needed else _default(inner, parts)
         description = inner.get("description")
         said = description if isinstance(description, str) else ""
-        parameters.append(MethodParameter(name, wire, annotation, default, said))
+        takes_null = NONE in parts or ANY in parts
+        parameters.append(MethodParameter(name, wire, annotation, default, said, takes_null))
     return sorted(parameters, key=lambda one: one.default is not None)
 
 
