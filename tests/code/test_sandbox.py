@@ -239,7 +239,7 @@ async def test_types_are_checked_before_anything_runs(code: str, place: str) -> 
         ("asyncio.create_task(echo())", "at a time by `await asyncio.gather"),
         (
             "await asyncio.gather(echo(), return_exceptions=True)",
-            "catch RuntimeError in a function `async def` around each call",
+            "catch RuntimeError in an `async def` around each call",
         ),
         ("undefined", "Import each tool: `from module import function`, of tools"),
         ("await echo(1)", "Write the name of each argument"),

@@ -158,6 +158,14 @@ async def test_a_mistake_is_told_once() -> None:
         ("values = [1, 2]\nawait average(values=values)", "1.5"),
         ("named = {'a': 'b'}\nawait average(values=[1], named=named)", "1.0"),
         ("list(map(lambda one: one['title'], filter(None, await rows())))[1]", "row 1"),
+        ("found: list[dict] = []\nfound += await rows()\nfound = found + await rows()\nlen(found)", "4"),
+        ("one = (await rows())[0]\n', '.join(key for key in sorted(one) if one[key])", "title"),
+        ("one = (await rows())[0]\none |= {'title': 'other'}\none['title']", "other"),
+        ("owners: list[str] = [one.get('owner') for one in await rows()]\nowners[1]", "ann"),
+        ("seen = {'a': {'n': 0, 'in': []}}\nseen['a']['n'] += 1\nseen['a']['in'].append('x')\nseen['a']['n']", "1"),
+        ("if await rows():\n    return 'rows'\nreturn 'none'", "rows"),
+        ("len(await rows(limit=None))", "2"),
+        ("'gather(return_exceptions=True), json.dumps(1, default=str), datetime.now()'[:6]", "gather"),
         ("try:\n    getattr(1, 'no')\nexcept (ImportError, AttributeError):\n    told = format(1, '>3')\ntold", "  1"),
     ],
 )
@@ -171,21 +179,48 @@ async def test_what_may_be_right_is_run(code: str, value: str) -> None:
     [
         ("rows()[0]['title']", "Write `await` before each call"),
         ("for one in rows():\n    print(one)", "Write `await` before each call"),
-        ("return await rows()", "write it without `return`"),
-        ("(await rows())[0]['name']", r"Unknown key \"name\"[\s\S]*Write `\{\*\*one, 'key': value\}`"),
-        ("await rows(limit=None)", "Expected `int`, found `None`"),
+        ("(await rows())[0]['name']", r"Unknown key \"name\"[\s\S]*The keys of `RowDict` are labels, owner, title"),
+        ("(await rows())[0].title()", "What tools return are dictionaries: write `one\\['key'\\]`"),
+        ("(await rows())['title']", 'key of type `Literal\\["title"\\]` on object of type `list\\[RowDict\\]`'),
+        ("await average(values=None)", "Expected `list\\[float\\]`, found `None`"),
         ("await average(values=['a'])", "Expected `list\\[float\\]`"),
         ("await things.rows()", "Did you mean `import things`"),
         ("from things import import\n1", "has a `_` behind it"),
         ("import asyncio\nawait asyncio.gather([rows()])", r"those of a list by `gather\(\*calls\)`"),
         ("try:\n    await rows()\nexcept ToolError:\n    pass", "A tool that fails raises RuntimeError"),
         ("open('notes.txt').read()", "There are no files"),
+        ("class Missing(Exception):\n    pass", "This Python has no yield, del"),
     ],
 )
 async def test_a_mistake_is_told_with_what_to_do_before_anything_runs(code: str, told: str) -> None:
     async with Client(server) as client:
         with pytest.raises(ToolError, match=rf"The script was not run:[\s\S]*{told}"):
             await run(client, f"from things import average, rows\n{code}")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("await asyncio.gather(rows(), return_exceptions=True)", "gather has no return_exceptions: catch RuntimeError"),
+        ("json.dumps(found, indent=2, default=str)", "json.dumps has no default: write texts"),
+        (
+            "next((one for one in found if one['title']), None)",
+            r"is a list: write `next\(iter\(one for one in …\), None\)`",
+        ),
+        ("counts = {'a': 1}\nmax(counts, key=counts.get)", r"write `lambda one: ….get\(one\)`"),
+        ("list(map(str.upper, ['a']))", r"write `lambda one: ….upper\(one\)`"),
+        ("re.sub('a', lambda found: 'b', 'a')", "re.sub takes no function"),
+        ("datetime.now().isoformat()", "datetime.now: scripts have no clock"),
+        ("datetime.date.today()", "datetime.date.today: scripts have no clock"),
+        ("await asyncio.sleep(1)", "asyncio.sleep: scripts have no clock"),
+    ],
+)
+async def test_what_the_interpreter_has_not_is_told_before_anything_runs(line: str, told: str) -> None:
+    async with Client(server) as client:
+        with pytest.raises(ToolError, match=rf"The script was not run:\nline \d+:\d+: [\s\S]*{told}"):
+            await run(
+                client, f"import asyncio, datetime, json, re\nfrom things import rows\nfound = await rows()\n{line}"
+            )
 
 
 def sample(schema: Any, root: dict[str, Any]) -> Any:
@@ -265,6 +300,22 @@ async def test_arguments_that_no_schema_allows_are_told() -> None:
             await received({"type": "object", "properties": {"a": {"type": "string"}}, **rest}, "await take(size=1)")
     with pytest.raises(ToolError, match="Expected `int`"):
         await received({"type": "object", "additionalProperties": {"type": "integer"}}, "await take(size='large')")
+
+
+async def test_none_leaves_out_an_argument_that_can_not_be_null() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "page": {"type": "string"},
+            "parent": {"type": ["string", "null"]},
+            "anything": {},
+            "needed": {"type": ["string", "null"]},
+        },
+        "required": ["needed"],
+    }
+    call = "page = None\nawait take(page=page, parent=None, anything=None, needed=None)"
+    assert await received(schema, call) == {"parent": None, "anything": None, "needed": None}
+    assert await received(schema, "await take(page=None, needed='a')") == {"needed": "a"}
 
 
 NAMES = ["class", "self", "from", "a-b", "a b", "1st", "", "call", "given", "name", "é", "async", "__init__", "$ref"]

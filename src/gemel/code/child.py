@@ -10,6 +10,7 @@ how it ended.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -34,12 +35,16 @@ _UNCERTAIN = re.compile(
             r"xpected `(list|dict)\[[^`]*\b(?:(\w+)\b[^`]*`, found `\1\[(?:\w+, )?\2|float\b[^`]*`, found `\1\[(?:\w+, )?int)\]`",
             # a result of a tool that the script treats as any dictionary
             r"xpected `[^`]*\bdict\[[^`]*`, found `[^`]*Dict\b|of type `[^`]*Dict\b[^`]*` is not assignable to `[^`]*\bdict\[",
-            r"Invalid assignment to key|Cannot pop required field",
+            r"Invalid assignment to key|Cannot (?:pop|delete) required|only be subscripted with a string literal key",
+            r"\[unsupported-operator\].*(?:\bdict\[|Dict\b|\bUnknown\b)",
+            # a value whose type it takes from all values of a dictionary or list
+            r"in union `|subscripted object has type `[^`]* \| ",
             # a value that may be None
-            r"(?<!xpected )(?<!to )(?<!type )`[^`]*(?:\| None|None \|)[^`]*`|of type `(?:[^`]*\| )?None[`\s]",
+            r"(?<!xpected )(?<!to )(?<!type )`[^`]*(?:\| None|None \|)[^`]*`|of type `(?:[^`]*\| )?None(?:\]*`|\s)",
             # functions of Python with several signatures, for which it gives no reason
             r"\[no-matching-overload\](?!.* `gather`)",
             rf"Name `(?:{_KNOWN})` used when not defined",
+            r"`return` statement outside of a function",
         )
     )
 )
@@ -47,6 +52,11 @@ _UNCERTAIN = re.compile(
 _KEY = re.compile(r'Unknown key "([^"]*)"')
 #: A type of a module, as its stubs define it.
 _TYPE = re.compile(r"^(?:class )?(\w+)(?:\(TypedDict|: TypeAlias)", re.MULTILINE)
+#: Calls that read the clock or wait, and what is told about them.
+_CLOCK = re.compile(r"(?:\w+\.)*(?:(?:datetime|date)\.(?:now|utcnow|today)|time\.(?:time|sleep)|asyncio\.sleep)")
+_NO_SYSTEM = "scripts have no clock, no randomness, no sleep, no files and no environment: write what it needs into it"
+#: Methods that can only be called.
+_METHODS = frozenset((*dir(dict), *dir(list), *dir(str)))
 _results = msgspec.json.Decoder(dict[int, Any])
 
 
@@ -77,6 +87,8 @@ class ScriptInProcess:
     def run(self) -> dict[str, object]:
         """Run it, and return how it ended, as the last message."""
         job = self._job
+        if missing := unsupported(job["code"]):
+            return {"refused": missing}
         modules: dict[str, monty.ExternalModule] = {}
         for name, (functions, stubs) in job["modules"].items():
             members: dict[str, object] = dict.fromkeys(_TYPE.findall(stubs), dict)
@@ -111,6 +123,8 @@ class ScriptInProcess:
                     return self._feed(session, check=False)
         except (monty.MontySyntaxError, monty.MontyRuntimeError) as exc:
             text = exc.display()
+            if not self._begun and (isinstance(exc, monty.MontySyntaxError) or "The monty syntax parser" in text):
+                return {"refused": text}
             printed = f"It printed more than {job['printed']} bytes: print or return only what is needed"
             return {"failed": printed if text.endswith(f"> {job['printed']} bytes") else text}
         except (monty.MontyError, OSError, TypeError) as exc:
@@ -178,6 +192,41 @@ def placeholder(name: str) -> Callable[[], None]:
     return function
 
 
+def unsupported(code: str) -> str:
+    """Return what the interpreter refuses and its type checker doesn't know, with what to write instead, as lines.
+
+    A script that gets to it has made calls by then.
+    """
+    try:
+        nodes = ast.walk(ast.parse(code))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""  # which the type checker tells
+    found: list[str] = []
+    for node in nodes:
+        match node:
+            case ast.keyword(arg="return_exceptions"):
+                told = "asyncio.gather has no return_exceptions: catch RuntimeError in an `async def` around each call"
+            case ast.Call(func=ast.Attribute(attr="dumps"), keywords=given) if any(
+                one.arg == "default" for one in given
+            ):
+                told = "json.dumps has no default: write texts in place of other values"
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr="sub"), args=[_, ast.Lambda(), *_]):
+                told = "re.sub takes no function: use re.finditer"
+            case ast.Call(func=ast.Name(id="next"), args=[ast.GeneratorExp(), *_]):
+                told = "An expression with `for` is a list: write `next(iter(one for one in …), None)`"
+            case (
+                ast.keyword(arg="key", value=ast.Attribute(attr=name))
+                | ast.Call(func=ast.Name(id="map" | "filter"), args=[ast.Attribute(attr=name), *_])
+            ) if name in _METHODS:
+                told = f"A method is no value: write `lambda one: ….{name}(one)`"
+            case ast.Call(func=ast.Attribute() as called) if _CLOCK.fullmatch(ast.unparse(called)):
+                told = f"{ast.unparse(called)}: {_NO_SYSTEM}"
+            case _:
+                continue
+        found.append(f"line {node.lineno}:{node.col_offset + 1}: {told}")
+    return "\n".join(dict.fromkeys(found))
+
+
 def certain(diagnostics: str, code: str) -> str:
     """Return what the type checker says, without what may be right nevertheless, and each line once.
 
@@ -197,9 +246,7 @@ def certain(diagnostics: str, code: str) -> str:
 
 def refuse(*, name: str, args: object, kwargs: object, is_async: bool, **_more: object) -> NoReturn:
     """Answer what a script asks of its system."""
-    raise RuntimeError(
-        f"{name}: scripts have no clock, no randomness, no sleep, no files and no environment: write what it needs into it"
-    )
+    raise RuntimeError(f"{name}: {_NO_SYSTEM}")
 
 
 def plain(value: object) -> object:

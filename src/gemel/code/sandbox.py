@@ -55,14 +55,18 @@ _VARIABLES = frozenset(
 _GRACE, _START = 2.0, 20.0
 #: The longest text of an error, in characters.
 _ERROR = 4000
-#: Where the interpreter says that code is, in errors of types and of programs.
-_PLACES = ("main.py:", "<python-input-0>")
+#: Where the interpreter says that code is, in errors of types and of programs, and what is told instead.
+_PLACES = {"main.py:": "line ", "main.py": "script", "<python-input-0>": "script"}
+#: A type whose keys an error is about, and a key in its definition.
+_UNKNOWN_KEY = re.compile(r'Unknown key "[^"]*" for TypedDict `(\w+)`')
+_FIELD = re.compile(r"^    (\w+): ", re.MULTILINE)
 #: A line of Markdown around a script.
 _FENCE = re.compile(r"^\s*```\w*[^\S\n]*$", re.MULTILINE)
-#: What the interpreter's `asyncio.gather` has not, and its type checker doesn't know.
-_NOT_IN_GATHER = re.compile(r"\breturn_exceptions\s*=")
 _GATHER = (
     "Call several tools at a time by `await asyncio.gather(one(…), other(…))`, those of a list by `gather(*calls)`"
+)
+_DICTIONARY = (
+    "What tools return are dictionaries: write `one['key']`, and a lambda for a method that isn't called at once"
 )
 #: What a model can do about an error that has this in it.
 _ADVICE = {
@@ -76,8 +80,10 @@ _ADVICE = {
     "[too-many-positional-arguments]": "Write the name of each argument: `await function(name=…)`",
     "symbol names after import": "A name that Python needs itself has a `_` behind it: `from module import import_`",
     "CoroutineType[": "Write `await` before each call",
-    "`return` statement outside": "The value of the last line is the result: write it without `return`",
-    "[invalid-key]": "Write `{{**one, 'key': value}}` for a dictionary with other keys than its type has",
+    "Dict` has no attribute": _DICTIONARY,
+    "'dict' object has no attribute": _DICTIONARY,
+    "is not an iterator": "Write `next(iter(…))`: expressions with `for`, and functions such as `map`, give lists",
+    "syntax parser does not yet": "This Python has no yield, del, decorators of methods, and classes with bases: write functions",
     "JSON object must be str": "A text that is a JSON object or array has been read: use it without json.loads",
     "Module `asyncio` has no": _GATHER,
     "function `gather` matches": _GATHER,
@@ -243,11 +249,6 @@ async def run_script(
     if len(code) > limits.code:
         raise ToolError(
             f"The script was not run: it has {len(code)} characters, at most {limits.code} are possible: make several of it"
-        )
-    if _NOT_IN_GATHER.search(code):
-        raise ToolError(
-            "The script was not run: asyncio.gather has no return_exceptions here: catch RuntimeError in a function "
-            "`async def` around each call, and gather these"
         )
     places.check()
     script = RunningScript(code, modules, places, at_work)
@@ -419,15 +420,23 @@ def _kill(process: subprocess.Process) -> None:
                 process.kill()
 
 
-def _told(text: str, modules: Iterable[str], limits: ScriptLimits, advise: Advise) -> str:
+def _told(text: str, modules: Mapping[str, ScriptModule], limits: ScriptLimits, advise: Advise) -> str:
     """Return an error without the names of files that only the interpreter knows, bounded, with what can be done about it."""
-    for place in _PLACES:
-        text = text.replace(place, "line " if place.endswith(":") else "script")
+    for place, name in _PLACES.items():
+        text = text.replace(place, name)
     text = text.strip()
     names = shorten(", ".join(modules), _ERROR) or "no modules of tools"
     told = [
         one.format(modules=names, **msgspec.structs.asdict(limits)) for sign, one in _ADVICE.items() if sign in text
     ]
-    told = [*advise(text), *told]
+    told = [*advise(text), *_keys(text, modules), *told]
     text = text if len(text) <= _ERROR else f"{text[: _ERROR // 2]}\n…\n{text[-_ERROR // 2 :]}"
     return "\n".join([text, *told])
+
+
+def _keys(text: str, modules: Mapping[str, ScriptModule]) -> Iterator[str]:
+    """Return the keys of the types that an error says have no such key."""
+    stubs = "\n".join(module.stubs for module in modules.values())
+    for name in dict.fromkeys(_UNKNOWN_KEY.findall(text)):
+        if defined := re.search(rf"^class {name}\(TypedDict\):\n((?:(?:    .*)?\n)*)", stubs, re.MULTILINE):
+            yield f"The keys of `{name}` are {', '.join(_FIELD.findall(defined[1]))}"
