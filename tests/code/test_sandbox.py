@@ -386,6 +386,26 @@ async def test_scripts_that_would_wait_too_long_are_told_that_they_were_not_run(
     assert tools.called == []
 
 
+async def test_a_script_whose_time_went_by_while_others_had_its_process_is_told_so() -> None:
+    tools, limits = Waiting(seconds=2, cpu=20), list[asyncio.Timeout]()
+
+    def without_end(limit: asyncio.Timeout) -> None:
+        limits.append(limit)
+        limit.reschedule(None)
+
+    first = asyncio.create_task(tools.run("await echo(value=1)\nawait wait()", without_end))
+    await tools.begun.wait()
+    other = asyncio.create_task(tools.run("await echo(value='other')\nwhile True: pass", without_end))
+    while "other" not in tools.called:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
+    tools.go_on.set()
+    limits[0].reschedule(asyncio.get_running_loop().time() + 1.5)
+    with pytest.raises(ToolError, match=r"after it had called 2 tools: of its 2 s it waited \d s for a process"):
+        await first
+    other.cancel()
+    assert await asyncio.gather(other, return_exceptions=True)
+
+
 async def test_values_that_only_hosts_could_misread_are_plain() -> None:
     deep = (await run("x = []\nfor _ in range(100000):\n    x = [x]\nx")).value
     assert isinstance(deep, list)

@@ -190,14 +190,17 @@ class ScriptPlaces:
             raise Overloaded(f"Too many scripts: {self.limits.scripts} run and {self._waiting} wait; try again later")
 
     @asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
+    async def taken(self, script: RunningScript) -> AsyncIterator[None]:
         """Wait for a process, and have it inside the block."""
+        time = asyncio.get_running_loop().time
+        begin = time()
         self._waiting += 1
         self._hand_over()
         try:
             await self._free.acquire()
         finally:
             self._waiting -= 1
+            script.waited += time() - begin
         try:
             yield
         finally:
@@ -259,9 +262,12 @@ async def run_script(
     except TimeoutError:
         if not script.has_started:
             raise Overloaded(f"The script was not run: it waited for others for {limits.seconds:g} s") from None
-        raise ToolError(
-            f"The script was ended{script.said()}: it took more than {limits.seconds:g} s: do less in one"
-        ) from None
+        reason = f"it took more than {limits.seconds:g} s: do less in one"
+        if script.waited > limits.seconds / 2:
+            reason = (
+                f"of its {limits.seconds:g} s it waited {script.waited:.0f} s for a process, which other scripts had"
+            )
+        raise ToolError(f"The script was ended{script.said()}: {reason}") from None
     except OSError as exc:
         raise ToolError(f"The sandbox can't be started: {shorten(str(exc))}") from exc
     if ended.refused:
@@ -285,6 +291,7 @@ class RunningScript:
         has_started: Whether it had a process.
         calls: Its calls, by what is called and how often that was called before.
         kept: The bytes of their results.
+        waited: The seconds in which it waited for a process.
         work: Entered while it works.
     """
 
@@ -295,6 +302,7 @@ class RunningScript:
     has_started: bool = False
     calls: dict[tuple[str, bytes, int], asyncio.Task[Raw]] = field(default_factory=dict)
     kept: int = 0
+    waited: float = 0.0
     work: ExitStack = field(default_factory=ExitStack)
 
     def said(self) -> str:
@@ -307,7 +315,7 @@ class RunningScript:
         self._works()
         try:
             while True:
-                async with self.places.taken():
+                async with self.places.taken(self):
                     ended = await self._run_in_process()
                 if isinstance(ended, _FromChild):
                     return ended
