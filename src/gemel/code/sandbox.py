@@ -245,7 +245,7 @@ async def run_script(
 
     Raises:
         ToolError: The script is wrong, failed or went beyond a limit; the text is for who wrote it.
-        Overloaded: Too many scripts wait; nothing has run.
+        Overloaded: Too many scripts wait, or it waited too long; no function was called.
     """
     limits = places.limits
     code = _FENCE.sub("", code) if code.lstrip().startswith("```") else code
@@ -260,13 +260,13 @@ async def run_script(
             begun(limit)
             ended = await script.run()
     except TimeoutError:
-        if not script.has_started:
-            raise Overloaded(f"The script was not run: it waited for others for {limits.seconds:g} s") from None
         reason = f"it took more than {limits.seconds:g} s: do less in one"
         if script.waited > limits.seconds / 2:
             reason = (
                 f"of its {limits.seconds:g} s it waited {script.waited:.0f} s for a process, which other scripts had"
             )
+            if not script.calls:
+                raise Overloaded(f"The script has done nothing: {reason}; try again later") from None
         raise ToolError(f"The script was ended{script.said()}: {reason}") from None
     except OSError as exc:
         raise ToolError(f"The sandbox can't be started: {shorten(str(exc))}") from exc
@@ -288,7 +288,6 @@ class RunningScript:
         at_work: What is entered while it does not only wait for its calls.
 
     Attributes:
-        has_started: Whether it had a process.
         calls: Its calls, by what is called and how often that was called before.
         kept: The bytes of their results.
         waited: The seconds in which it waited for a process.
@@ -299,7 +298,6 @@ class RunningScript:
     modules: Mapping[str, ScriptModule]
     places: ScriptPlaces
     at_work: Callable[[], AbstractContextManager[None]]
-    has_started: bool = False
     calls: dict[tuple[str, bytes, int], asyncio.Task[Raw]] = field(default_factory=dict)
     kept: int = 0
     waited: float = 0.0
@@ -347,7 +345,6 @@ class RunningScript:
             start_new_session=os.name == "posix",
             limit=self.places.limits.memory * 2,
         )
-        self.has_started = True
         try:
             modules = {name: (list(each.functions), each.stubs) for name, each in self.modules.items()}
             _send(process, {**msgspec.structs.asdict(self.places.limits), "code": self.code, "modules": modules})
