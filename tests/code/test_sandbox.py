@@ -377,7 +377,7 @@ async def test_scripts_that_would_wait_too_long_are_told_that_they_were_not_run(
     tools = Waiting(seconds=1, cpu=10)
     first = asyncio.create_task(tools.run(busy, begun=lambda limit: limit.reschedule(None)))
     await asyncio.sleep(0)
-    with pytest.raises(Overloaded, match="has done nothing: of its 1 s it waited 1 s for a process"):
+    with pytest.raises(Overloaded, match="was not served: of its 1 s it waited 1 s for a process"):
         await tools.run("await echo(value='never')")
     first.cancel()
     assert await asyncio.gather(first, return_exceptions=True)

@@ -266,7 +266,7 @@ async def run_script(
                 f"of its {limits.seconds:g} s it waited {script.waited:.0f} s for a process, which other scripts had"
             )
             if not script.calls:
-                raise Overloaded(f"The script has done nothing: {reason}; try again later") from None
+                raise Overloaded(f"The script was not served: {reason}") from None
         raise ToolError(f"The script was ended{script.said()}: {reason}") from None
     except OSError as exc:
         raise ToolError(f"The sandbox can't be started: {shorten(str(exc))}") from exc
