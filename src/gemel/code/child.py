@@ -193,38 +193,42 @@ def placeholder(name: str) -> Callable[[], None]:
 
 
 def unsupported(code: str) -> str:
-    """Return what the interpreter refuses and its type checker doesn't know, with what to write instead, as lines.
+    """Return the calls that the interpreter refuses and its type checker doesn't, with what to write instead, as lines.
 
-    A script that gets to it has made calls by then.
+    A script that gets to one may have called tools by then.
     """
     try:
-        nodes = ast.walk(ast.parse(code))
+        calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""  # which the type checker tells
-    found: list[str] = []
-    for node in nodes:
-        match node:
-            case ast.keyword(arg="return_exceptions"):
-                told = "asyncio.gather has no return_exceptions: catch RuntimeError in an `async def` around each call"
-            case ast.Call(func=ast.Attribute(attr="dumps"), keywords=given) if any(
-                one.arg == "default" for one in given
-            ):
-                told = "json.dumps has no default: write texts in place of other values"
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr="sub"), args=[_, ast.Lambda(), *_]):
-                told = "re.sub takes no function: use re.finditer"
-            case ast.Call(func=ast.Name(id="next"), args=[ast.GeneratorExp(), *_]):
-                told = "An expression with `for` is a list: write `next(iter(one for one in …), None)`"
-            case (
-                ast.keyword(arg="key", value=ast.Attribute(attr=name))
-                | ast.Call(func=ast.Name(id="map" | "filter"), args=[ast.Attribute(attr=name), *_])
-            ) if name in _METHODS:
-                told = f"A method is no value: write `lambda one: ….{name}(one)`"
-            case ast.Call(func=ast.Attribute() as called) if _CLOCK.fullmatch(ast.unparse(called)):
-                told = f"{ast.unparse(called)}: {_NO_SYSTEM}"
-            case _:
-                continue
-        found.append(f"line {node.lineno}:{node.col_offset + 1}: {told}")
-    return "\n".join(dict.fromkeys(found))
+    told = [f"line {call.lineno}:{call.col_offset + 1}: {text}" for call in calls if (text := instead(call))]
+    return "\n".join(told)
+
+
+def instead(call: ast.Call) -> str:
+    """Return what to write instead of a call; empty if nothing is known to be wrong with it."""
+    parts, called = list[str](), call.func
+    while isinstance(called, ast.Attribute):
+        parts.append(called.attr)
+        called = called.value
+    name = ".".join([called.id if isinstance(called, ast.Name) else "", *reversed(parts)])
+    options = {one.arg: one.value for one in call.keywords}
+    first = call.args[0] if call.args else None
+    last = name.rpartition(".")[2]
+    method = (
+        options.get("key") if last in ("sorted", "sort", "max", "min") else first if last in ("map", "filter") else None
+    )
+    if "return_exceptions" in options:
+        return "asyncio.gather has no return_exceptions: catch RuntimeError in an `async def` around each call"
+    if name == "json.dumps" and "default" in options:
+        return "json.dumps has no default: write texts in place of other values"
+    if name == "re.sub" and any(isinstance(one, ast.Lambda) for one in call.args):
+        return "re.sub takes no function: use re.finditer"
+    if name == "next" and isinstance(first, ast.GeneratorExp):
+        return "An expression with `for` is a list: write `next(iter(one for one in …), None)`"
+    if isinstance(method, ast.Attribute) and method.attr in _METHODS:
+        return f"A method is no value: write `lambda one: ….{method.attr}(one)`"
+    return f"{name}: {_NO_SYSTEM}" if _CLOCK.fullmatch(name) else ""
 
 
 def certain(diagnostics: str, code: str) -> str:
