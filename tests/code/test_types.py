@@ -191,13 +191,15 @@ async def test_what_may_be_right_is_run(code: str, value: str) -> None:
         ("import asyncio\nawait asyncio.gather([rows()])", r"those of a list by `gather\(\*calls\)`"),
         ("try:\n    await rows()\nexcept ToolError:\n    pass", "A tool that fails raises RuntimeError"),
         ("open('notes.txt').read()", "There are no files"),
-        ("class Missing(Exception):\n    pass", "This Python has no yield, del"),
+        ("class Missing(Exception):\n    pass", "This Python has no yield, async for"),
+        ("async for one in rows():\n    pass", "This Python has no yield, async for"),
+        ("import datetime\nawait put(thing=datetime.date(2026, 1, 2))", r"found `date`[\s\S]*write `\.isoformat\(\)`"),
     ],
 )
 async def test_a_mistake_is_told_with_what_to_do_before_anything_runs(code: str, told: str) -> None:
     async with Client(server) as client:
         with pytest.raises(ToolError, match=rf"The script was not run:[\s\S]*{told}"):
-            await run(client, f"from things import average, rows\n{code}")
+            await run(client, f"from things import average, put, rows\n{code}")
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ _GATHER = (
 _DICTIONARY = (
     "What tools return are dictionaries: write `one['key']`, and a lambda for a method that isn't called at once"
 )
+_FUNCTIONS = "This Python has no yield, async for, async with, del, decorators of methods, and classes with bases: write functions"
 #: What a model can do about an error that has this in it.
 _ADVICE = {
     "[unresolved-import]": (
@@ -83,7 +84,10 @@ _ADVICE = {
     "Dict` has no attribute": _DICTIONARY,
     "'dict' object has no attribute": _DICTIONARY,
     "is not an iterator": "Write `next(iter(…))`: expressions with `for`, and functions such as `map`, give lists",
-    "syntax parser does not yet": "This Python has no yield, del, decorators of methods, and classes with bases: write functions",
+    "Dict.items()": _DICTIONARY,
+    "found `date": "Dates and times are texts: write `.isoformat()`",
+    "syntax parser does not yet": _FUNCTIONS,
+    "[invalid-syntax] `async ": _FUNCTIONS,
     "JSON object must be str": "A text that is a JSON object or array has been read: use it without json.loads",
     "Module `asyncio` has no": _GATHER,
     "function `gather` matches": _GATHER,
