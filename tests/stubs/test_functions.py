@@ -93,6 +93,14 @@ def test_a_tool_is_a_function_with_named_arguments() -> None:
     assert "With more." not in functions.text(short=True)
 
 
+def test_the_format_of_an_argument_stands_for_its_description() -> None:
+    when, day = {"type": "string", "format": "date-time"}, {"type": "string", "format": "date", "description": "Which."}
+    tool = Tool(name="book", input_schema=object_of(when=when, day=day))
+    assert "when: date-time" in made(tool)
+    assert "day: Which." in made(tool)
+    assert made(tool, short=True).splitlines()[1:] == ["    ..."]
+
+
 @pytest.mark.parametrize(
     "name", ["class", "self", "from", "a-b", "1st", "Any", "é", "", "None", "list", "a b", "import"]
 )

@@ -82,7 +82,7 @@ class ToolFunction(NamedTuple):
         Args:
             short: With the first line of the description only.
         """
-        first = self.description.strip().split("\n", 1)[0]
+        first = (self.tool.description or self.tool.title or "").strip().split("\n", 1)[0]
         said = docstring(first[:_SHORT] if short else self.description, 4)
         body = said or ["    ..."]
         is_plain = self.name in (self.tool.name, plain(self.tool.name))

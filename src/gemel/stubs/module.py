@@ -63,7 +63,7 @@ class ServerLists(NamedTuple):
 
 
 class MethodParameter(NamedTuple):
-    """One parameter: its name in Python and in JSON, its annotation and default as source text, its description.
+    """One parameter: its name in Python and in JSON, its annotation and default as source text, its description or format.
 
     `takes_null` says whether null is one of its values.
     """
@@ -304,8 +304,9 @@ def tool_parameters(tool: Tool, hint: str, types: Types, taken: Collection[str])
         parts = types.parts(inner, "argument", inner_hint)
         annotation = types.joined(parts, inner_hint)
         default = None if wire in needed else _default(inner, parts)
-        description = inner.get("description")
-        said = description if isinstance(description, str) else ""
+        said = next(
+            (one for one in (inner.get("description"), inner.get("format")) if isinstance(one, str) and one), ""
+        )
         takes_null = NONE in parts or ANY in parts
         parameters.append(MethodParameter(name, wire, annotation, default, said, takes_null))
     return sorted(parameters, key=lambda one: one.default is not None)
