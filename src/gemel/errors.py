@@ -99,7 +99,7 @@ class StartError(GemelError):
 class ToolError(GemelError):
     """Raise it to report a failure to the model: the result of the call is `isError` with this text.
 
-    It may be raised in a tool, a dependency, a middleware or a `connection_lifespan`. Requests that are no calls of tools
+    It may be raised in a tool, a dependency, a middleware or a `connection_lifespan`. Requests that are not calls of tools
     get a JSON-RPC error with the text.
     """
 

@@ -85,7 +85,7 @@ async def test_what_a_user_can_not_put_into_meta_is_told_in_one_line(era: Any) -
         wrong: list[tuple[dict[str, Any], str]] = [
             ({"progressToken": 1}, "'progressToken' belongs to the protocol"),
             ({"io.modelcontextprotocol/clientInfo": {}}, "belongs to the protocol: take a prefix of your own"),
-            ({"two words": 1}, "'two words' is no key for _meta"),
+            ({"two words": 1}, "'two words' is not a key for _meta"),
         ]
         for meta, words in wrong:
             with pytest.raises(DefinitionError, match=words):

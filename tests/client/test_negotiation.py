@@ -628,7 +628,7 @@ async def test_a_server_that_only_writes_what_is_no_message_is_quoted() -> None:
         return SILENCE
 
     puppet = Puppet({"server/discover": chatter, "initialize": chatter})
-    with pytest.raises(ConnectFailed, match=r"; it wrote a line that is no message: Usage: server --stdio\. If"):
+    with pytest.raises(ConnectFailed, match=r"; it wrote a line that is not a message: Usage: server --stdio\. If"):
         await found(puppet)
 
 
@@ -640,5 +640,5 @@ async def test_so_is_one_that_writes_it_instead_of_an_answer_to_a_call() -> None
 
     puppet = modern(tools_call=chatter)
     async with Client(puppet) as client:
-        with pytest.raises(CallTimeout, match=r"within 60 seconds; it wrote a line that is no message: no such tool$"):
+        with pytest.raises(CallTimeout, match=r"within 60 seconds; it wrote a line that is not a message: no such tool$"):
             await client.call_tool("x")

@@ -98,14 +98,14 @@ def changed(path: Path, change: Any) -> str:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda lock: lock.pop("gemelLock"), " is no lock file"),
+        (lambda lock: lock.pop("gemelLock"), " is not a lock file"),
         (lambda lock: lock.update(gemelLock=2), " has format 2; this version of Gemel knows format 1"),
         (lambda lock: lock.pop("revision"), ": revision: must be"),
         (lambda lock: lock.update(instructions=3), ": instructions: must be a text"),
         (lambda lock: lock.update(server={"version": "1"}), ": server: "),
         (lambda lock: lock.update(tools=[]), ": tools: must be an object"),
         (lambda lock: lock["tools"].update(now={}), ": tool 'now': must have a fingerprint and a definition"),
-        (lambda lock: lock["tools"]["now"]["definition"].pop("inputSchema"), ": tool 'now': is no definition"),
+        (lambda lock: lock["tools"]["now"]["definition"].pop("inputSchema"), ": tool 'now': is not a definition"),
         (lambda lock: lock["tools"]["now"]["definition"].update(title="T"), ": tool 'now': the fingerprint is not"),
         (lambda lock: lock["tools"].pop("now"), ": fingerprint: is not that of what the file holds"),
         (lambda lock: lock.update(instructions="Other"), ": fingerprint: is not that of what the file holds"),
@@ -116,7 +116,7 @@ def test_a_lock_that_was_changed_is_refused_in_one_line(path: Path, change: Any,
 
 
 @pytest.mark.parametrize(
-    ("data", "said"), [(b"{", "is not JSON"), (b"\xff", "is not JSON"), (b"[]", "is no lock file")]
+    ("data", "said"), [(b"{", "is not JSON"), (b"\xff", "is not JSON"), (b"[]", "is not a lock file")]
 )
 def test_what_is_no_lock_is_refused_in_one_line(tmp_path: Path, data: bytes, said: str) -> None:
     path = tmp_path / "x"

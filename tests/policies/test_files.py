@@ -40,7 +40,7 @@ RULE = '[[rule]]\neffect = "allow"\n'
         (RULE + "arguments.to = []\n", ":3: arguments.to: an empty list fits nothing"),
         (RULE + 'arguments.to = {max = "3"}\n', ":3: arguments.to: min and max are numbers"),
         (RULE + "arguments.to = {max = nan}\n", ":3: arguments.to: min and max are numbers"),
-        (RULE + "arguments.to = nan\n", ":3: arguments.to: nan is no text"),
+        (RULE + "arguments.to = nan\n", ":3: arguments.to: nan is not a text"),
         (RULE + "arguments.to = {min = 20, max = 1}\n", ":3: arguments.to: no number is between min = 20 and max = 1"),
         (RULE + 'arguments.options.path = "/srv/*"\n', ":3: arguments.options: use a text"),
         (RULE + "scopes = []\n", ":3: scopes is empty"),
@@ -73,8 +73,8 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"source": 3}, "is no policy"),
-        ({"source": lambda: "allow"}, "is no policy"),
+        ({"source": 3}, "is not a policy"),
+        ({"source": lambda: "allow"}, "is not a policy"),
         ({"source": {}, "ask": "anna"}, "ask= is a function"),
         ({"source": {}, "trust_hints": "github"}, r"write trust_hints=\['github'\]"),
         ({"source": {}, "remember": "10m"}, "remember= is for functions"),

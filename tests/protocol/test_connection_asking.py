@@ -265,7 +265,7 @@ def test_what_a_server_prints_by_mistake_is_no_answer(text: bytes, caplog: pytes
     pending, _ = ask(connection)
     connection.receive(text)
     assert pending.state is PendingState.WAITING
-    assert "the server wrote a line that is no message" in caplog.text
+    assert "the server wrote a line that is not a message" in caplog.text
 
 
 @pytest.mark.parametrize(

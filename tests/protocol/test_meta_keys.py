@@ -24,7 +24,7 @@ def test_keys_of_ones_own(key: str) -> None:
 @pytest.mark.parametrize("key", ["", "/team", "1a.com/x", "a..b/x", "-a/x", "a-/x", "a/b/c", "a b", "x-", "ü", 5])
 def test_what_is_no_key(key: Any) -> None:
     """META-01."""
-    with pytest.raises(DefinitionError, match="is no key for _meta"):
+    with pytest.raises(DefinitionError, match="is not a key for _meta"):
         check_meta({key: 1})
 
 

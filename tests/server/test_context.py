@@ -176,7 +176,7 @@ async def test_progress_is_a_number_of_any_type(era: Era) -> None:
 async def test_a_level_that_there_is_not_is_told_to_the_author(era: Era) -> None:
     async def work(ctx: Context) -> None:
         loud: Any = "loud"
-        with pytest.raises(GemelError, match="'loud' is no level of a log message: use one of debug, info, notice"):
+        with pytest.raises(GemelError, match="'loud' is not a level of a log message: use one of debug, info, notice"):
             await ctx.log(loud, "x")
 
     async with Client(telling(work), era=era) as client:

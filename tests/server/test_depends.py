@@ -661,7 +661,7 @@ def test_the_message_of_a_question_names_only_arguments() -> None:
         return ""
 
     assert mistake(tool) == (
-        "parameter `day`: the message of Ask holds {town}, which is no argument of this function; there are: {city}"
+        "parameter `day`: the message of Ask holds {town}, which is not an argument of this function; there are: {city}"
     )
 
 

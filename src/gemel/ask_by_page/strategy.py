@@ -194,7 +194,7 @@ class PageElicitation(RetriedElicitation[PageState]):
         try:
             result = msgspec.json.decode(answer, type=ElicitResult)
         except msgspec.MsgspecError as exc:
-            raise InvalidParams(f"inputResponses.{key} is no valid answer: {exc}") from None
+            raise InvalidParams(f"inputResponses.{key} is not a valid answer: {exc}") from None
         if result.action == "accept":
             self._consented.add(key)
         else:

@@ -141,7 +141,7 @@ class CodeMode:
             DefinitionError: It is a client.
         """
         if isinstance(owner, ClientMethods):
-            raise DefinitionError("CodeMode is no middleware of a client: use CodeMode().client(client)")
+            raise DefinitionError("CodeMode is not a middleware of a client: use CodeMode().client(client)")
 
         async def locate(ctx: Context[Any], tool: Tool) -> OfferedTool:
             found = await owner.catalog.locate_tool(ctx, tool.name, behind=around)
@@ -165,7 +165,7 @@ class CodeMode:
             A client to be entered: `async with group, CodeMode().client(group) as client: …`.
 
         Raises:
-            DefinitionError: An option is not allowed, or `of` is no async client or client group.
+            DefinitionError: An option is not allowed, or `of` is not an async client or client group.
         """
         if not isinstance(of, ClientMethods | ClientGroup):
             raise DefinitionError(

@@ -77,7 +77,7 @@ def _quoted(text: str) -> str:
     try:
         return _text.encode(text).decode()
     except UnicodeEncodeError as exc:
-        raise ValueError(f"{text!r} is no Unicode text") from exc
+        raise ValueError(f"{text!r} is not Unicode text") from exc
 
 
 def _utf16(text: str) -> bytes:

@@ -138,7 +138,7 @@ def definition_of(item: Model, revision: str) -> Definition:
 
 
 def listed_of(of: ItemList, key: str, definition: Definition) -> Model:
-    """Return the item that a definition came from. Raises ValueError for one that is no definition."""
+    """Return the item that a definition came from. Raises ValueError for one that is not a definition."""
     return msgspec.convert({of.key: key, **definition}, of.item)
 
 

@@ -66,7 +66,7 @@ def read_lock(path: str | os.PathLike[str]) -> Contract:
     except (msgspec.DecodeError, RecursionError) as exc:
         raise StartError(f"{path} is not JSON: {exc}") from exc
     if not isinstance(data, dict) or MARK not in data:
-        raise StartError(f"{path} is no lock file: `gemel lock TARGET -o {path}` writes one")
+        raise StartError(f"{path} is not a lock file: `gemel lock TARGET -o {path}` writes one")
     if data[MARK] != FORMAT:
         raise StartError(f"{path} has format {shorten(str(data[MARK]))}; this version of Gemel knows format {FORMAT}")
     return _Reader(str(path), data).read()
@@ -121,7 +121,7 @@ class _Reader:
             definition: Definition = plain_json(entry["definition"])
             listed_of(of, key, definition)
         except ValueError as exc:
-            raise self._wrong(place, f"is no definition: {exc}") from exc
+            raise self._wrong(place, f"is not a definition: {exc}") from exc
         if entry["fingerprint"] != fingerprint(definition):
             raise self._wrong(
                 place, "the fingerprint is not that of the definition: it was changed by hand or in a merge"

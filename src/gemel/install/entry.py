@@ -114,7 +114,7 @@ def own_command(
 
 
 def _with_uv(path: Path) -> list[str] | None:
-    """The words with which uv starts `gemel` in the environment of a file; None if that is no task for uv."""
+    """The words with which uv starts `gemel` in the environment of a file; None if that is not a task for uv."""
     uv = shutil.which("uv")
     if uv is None:
         return None

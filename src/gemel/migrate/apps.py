@@ -188,7 +188,7 @@ class AppsRewrite:
 
         Args:
             given: The list before anything in it was rewritten.
-            option: The option that it is the value of: `providers`, in which other objects are no extensions, or `extensions`.
+            option: The option that it is the value of: `providers`, in which other objects are not extensions, or `extensions`.
         """
         if not isinstance(given, cst.List):
             return False

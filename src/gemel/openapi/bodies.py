@@ -307,7 +307,7 @@ def _text_as(kind: str, text: str, name: str) -> EncodedBody:
 
 
 def _decode_file(name: str, value: object, kinds: Sequence[str]) -> EncodedBody:
-    """Decode a file. Of several media types, a `data:` URL says which; by default it is the first that is no range."""
+    """Decode a file. Of several media types, a `data:` URL says which; by default it is the first that is not a range."""
     text = value if isinstance(value, str) else ""
     kind = next((kind for kind in kinds if "*" not in kind), BINARY)
     if found := _DATA_URL.fullmatch(text):

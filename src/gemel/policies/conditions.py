@@ -214,7 +214,7 @@ def _one_of(given: Sequence[Any]) -> Condition:
     texts = [one for one in given if isinstance(one, str)]
     others = [one for one in given if not isinstance(one, str)]
     if wrong := [one for one in others if not isinstance(one, int | float) or one != one]:
-        raise ValueError(f"{wrong[0]!r} is no text, number or boolean")
+        raise ValueError(f"{wrong[0]!r} is not a text, number or boolean")
     glob = Glob(texts)
     kinds = {_kind(one) for one in given}
 

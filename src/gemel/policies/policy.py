@@ -64,7 +64,7 @@ class Policy:
         elif is_function(source, 1):
             decides = source
         else:
-            raise DefinitionError(f"{shorten(repr(source))} is no policy: give a path, a mapping or a function")
+            raise DefinitionError(f"{shorten(repr(source))} is not a policy: give a path, a mapping or a function")
         self._server = server
         #: What decides in every place.
         self.decider = Decider(decides, ask=ask, remember=lasts, trust_hints=trust_hints)

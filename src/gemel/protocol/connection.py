@@ -190,8 +190,8 @@ class Connection(Record):
             self.note("invalid-notification", f"{exc}: {_excerpt(data)}")
             return None
         if self.description is None and _is_noise(data, self.printed_on):
-            self.noise = f"; it wrote a line that is no message: {_excerpt(data)}"
-            self._warn("the server wrote a line that is no message: %s", _excerpt(data))
+            self.noise = f"; it wrote a line that is not a message: {_excerpt(data)}"
+            self._warn("the server wrote a line that is not a message: %s", _excerpt(data))
             if b"{" in data:
                 self._fail_printed_answer(data)
             return None
@@ -275,7 +275,7 @@ class Connection(Record):
         version = None if origin.head is None else origin.head.version
         if not any(era.allows_batch(version, self.handshake, self.one_shot) for era in eras):
             if self.description is not None or jsonrpc.is_print(data):
-                raise InvalidRequest("A batch is no message in this revision: send one message at a time")
+                raise InvalidRequest("A batch is not a message in this revision: send one message at a time")
             self.note("batch", _excerpt(data))
         replies: list[Outgoing] = []
         calls: list[Call] = []
@@ -345,7 +345,7 @@ class Connection(Record):
         """
         meant = _loose_id(data) if request_id is None else request_id
         pending = self._meant_request(meant)
-        error = InvalidResponse(f"The peer sent something that is no valid answer: {why}")
+        error = InvalidResponse(f"The peer sent something that is not a valid answer: {why}")
         if pending is not None:
             self.fail_request(pending, error)
             return True

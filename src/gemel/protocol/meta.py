@@ -42,7 +42,7 @@ def check_meta(meta: Mapping[Any, Any]) -> None:
     """Raises DefinitionError, in one line, for what a user can't put into the `_meta` of a message."""
     for key, value in meta.items():
         if not isinstance(key, str) or not key or _KEY.fullmatch(key) is None:
-            raise DefinitionError(f"meta: {shorten(repr(key))} is no key for _meta: write one like com.example/team")
+            raise DefinitionError(f"meta: {shorten(repr(key))} is not a key for _meta: write one like com.example/team")
         if is_reserved(key):
             raise DefinitionError(
                 f"meta: {shorten(key)!r} belongs to the protocol: take a prefix of your own, com.example/…"

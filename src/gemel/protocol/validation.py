@@ -341,7 +341,7 @@ def compile_schema(schema: Any, formats: Mapping[str, Callable[[str], bool]] | N
     """A validator by the dialect that `$schema` names, 2020-12 by default. `formats` are checked; by default none is.
 
     References leave the schema only within itself: nothing is ever fetched. Raises ValueError, in words for people, for a
-    schema that is too large, too deep, repeats itself too often, refers elsewhere, or is no valid schema.
+    schema that is too large, too deep, repeats itself too often, refers elsewhere, or is not a valid schema.
     """
     import jsonschema_rs
 
@@ -366,7 +366,7 @@ def compile_schema(schema: Any, formats: Mapping[str, Callable[[str], bool]] | N
         )
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as exc:
         hint = " that can be used here (without lookaround, small when compiled)" if '"regex"' in str(exc) else ""
-        raise ValueError(f"no usable JSON Schema: {shorten(_line(exc))}{hint}") from exc
+        raise ValueError(f"not a usable JSON Schema: {shorten(_line(exc))}{hint}") from exc
     return Validator(compiled, looks, schema)
 
 

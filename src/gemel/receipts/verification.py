@@ -225,7 +225,7 @@ def _checked_form(file: Path, number: int, text: bytes) -> Line:
         )
     line = read_line(text[:-1])
     if line is None:
-        raise BrokenChain("this is no line of a file of receipts", file, number)
+        raise BrokenChain("this is not a line of a receipts file", file, number)
     return line
 
 
@@ -256,7 +256,7 @@ def _check_place(before: Position | None, line: Line, file: Path, number: int) -
 def read(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """Read all lines of a file of receipts, of all processes, in the order of their times. Their hashes are not checked.
 
-    What is no line of such a file is left out.
+    What is not a line of such a file is left out.
 
     Args:
         path: The file that was given to `Receipts`.

@@ -774,7 +774,7 @@ class Context(Record, Generic[StateT]):
             GemelError: There is no such level.
         """
         if level not in SEVERITY:
-            raise GemelError(f"{level!r} is no level of a log message: use one of {', '.join(SEVERITY)}")
+            raise GemelError(f"{level!r} is not a level of a log message: use one of {', '.join(SEVERITY)}")
         call, connection = self._served.call, self._served.session.connection
         default = connection.description.log_level if connection.description is not None else None
         threshold = call.era.log_level(call.meta, connection.handshake, default)

@@ -343,7 +343,7 @@ class _Compiler:
             if name not in self._arguments or spec or conversion:
                 arguments = ", ".join(f"{{{argument}}}" for argument in self._arguments) or "none"
                 raise place.mistake(
-                    f"the message of Ask holds {{{name}}}, which is no argument of this function; there are: {arguments}",
+                    f"the message of Ask holds {{{name}}}, which is not an argument of this function; there are: {arguments}",
                     parameter,
                 )
         return tuple(str(name) for name, _, _ in parts)

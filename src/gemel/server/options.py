@@ -465,4 +465,4 @@ def check_identity(info: Implementation) -> None:
         raise DefinitionError(f'A server needs a name: write Server("weather"), not Server({name!r})')
     listed(info, f"Server({name!r})")
     if info.website_url is not None and not is_uri(info.website_url):
-        raise DefinitionError(f"website_url={shorten(repr(info.website_url))} is no address: write https://…")
+        raise DefinitionError(f"website_url={shorten(repr(info.website_url))} is not an address: write https://…")

@@ -637,7 +637,7 @@ class Server(Router, Generic[StateT]):
         await run_async(self, transport, options)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Say that a server is no ASGI application, to who runs `uvicorn weather:server`.
+        """Say that a server is not an ASGI application, to who runs `uvicorn weather:server`.
 
         Args:
             scope: the ASGI scope.

@@ -37,7 +37,7 @@ def snake(text: str, fallback: str, longest: int = _LONGEST) -> str:
 
 
 def plain(text: str) -> str:
-    """Return the text with `_` for everything that is no letter or digit, letters without accents, and no `_` at its ends."""
+    """Return the text with `_` for everything that is not a letter or digit, letters without accents, and no `_` at its ends."""
     text = text if text.isascii() else _MARKS.sub("", unicodedata.normalize("NFKD", text))
     return _OTHER.sub("_", text).strip("_")
 

@@ -75,7 +75,7 @@ def test_a_name_is_a_text(kind: str) -> None:
         ({"version": None}, "version=None is not possible: write a text"),
         ({"title": 3}, "title=3 is not possible: write a text, or None"),
         ({"website_url": 5}, "website_url=5 is not possible: write a text, or None"),
-        ({"website_url": "example.com"}, "website_url='example.com' is no address: write https://…"),
+        ({"website_url": "example.com"}, "website_url='example.com' is not an address: write https://…"),
         ({"icons": [1]}, "1 is not an icon: "),
         ({"instructions": 5}, "instructions=5 is not possible: write a text, or None"),
         ({"limits": None}, "limits=None is not possible: write limits=Limits(…)"),

@@ -157,13 +157,13 @@ async def test_answers_to_questions_that_were_never_asked_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (7, "is no valid answer"),
-        ({"action": "perhaps"}, "is no valid answer"),
-        ({"content": {"value": True}}, "is no valid answer"),
+        (7, "is not a valid answer"),
+        ({"action": "perhaps"}, "is not a valid answer"),
+        ({"content": {"value": True}}, "is not a valid answer"),
         ({"action": "accept", "content": {"value": "yes"}}, "value: expected boolean"),
         ({"action": "accept", "content": {}}, "value: missing"),
         ({"action": "accept"}, "value: missing"),
-        ({"model": "m", "role": "user", "content": {"type": "text", "text": "x"}}, "is no valid answer"),
+        ({"model": "m", "role": "user", "content": {"type": "text", "text": "x"}}, "is not a valid answer"),
     ],
 )
 async def test_an_answer_that_is_none_is_the_clients_error(answer: Any, words: str) -> None:

@@ -125,9 +125,9 @@ async def test_text_and_nothing_are_structured_where_a_schema_says_so(schema: An
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ({"type": "nope"}, "Tool 'x': its output_schema is no usable JSON Schema: type: "),
-        ({"$ref": "https://a.example/b.json"}, "Tool 'x': its output_schema is no usable JSON Schema: "),
-        (True, "Tool 'x': its output_schema is no usable JSON Schema: write it as a dict"),
+        ({"type": "nope"}, "Tool 'x': its output_schema is not a usable JSON Schema: type: "),
+        ({"$ref": "https://a.example/b.json"}, "Tool 'x': its output_schema is not a usable JSON Schema: "),
+        (True, "Tool 'x': its output_schema is not a usable JSON Schema: write it as a dict"),
         (5, "Tool 'x': Expected `bool | object | null`, got `int` - at `$.outputSchema`"),
     ],
 )

@@ -40,14 +40,14 @@ def make_directory(path: Path) -> None:
 def read_private(path: Path) -> bytes | None:
     """Return the contents of a file, None if there is none.
 
-    Raises TokenStoreError if it can't be read, is no plain file, is too large, or other users can read or write it.
+    Raises TokenStoreError if it can't be read, is not a plain file, is too large, or other users can read or write it.
     """
     with file_errors(path):
         try:
             with open(path, "rb", opener=_open_plainly) as file:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
-                    raise TokenStoreError(f"{path} is not a file of ours: delete it and log in again")
+                    raise TokenStoreError(f"{path} is not a file that Gemel wrote: delete it and log in again")
                 if _POSIX:
                     _check(path, status, 0o077, "read or write it; delete it and log in again")
                 return file.read(MAX_BYTES)

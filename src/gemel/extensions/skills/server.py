@@ -76,7 +76,7 @@ class _Folder:
         return self._files.walk()
 
     def entry(self) -> Skill:
-        """The entry of the skill as it is now. Raises ValueError for what is no skill any more."""
+        """The entry of the skill as it is now. Raises ValueError for what is not a skill any more."""
         paths = self.paths()
         if self._entry is not None and self._entry[0] == paths:
             return self._entry[1]

@@ -866,13 +866,13 @@ def _call_of(record: TaskRecord, stored: StoredCall, meta: RequestMeta) -> Call:
 
 
 def _check_answer(method: str, text: bytes, key: str) -> None:
-    """Raise InvalidParams for what is no answer to a request of that method; then the request stays open."""
+    """Raise InvalidParams for what is not an answer to a request of that method; then the request stays open."""
     row = METHODS.get(method)
     kind: Any = Result if row is None or row.result is None else row.result
     try:
         msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError as exc:
-        raise InvalidParams(f"inputResponses.{shorten(key)} is no valid answer: {shorten(str(exc))}") from None
+        raise InvalidParams(f"inputResponses.{shorten(key)} is not a valid answer: {shorten(str(exc))}") from None
 
 
 def _member(result: object, name: str) -> Any:

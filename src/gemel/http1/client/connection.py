@@ -298,7 +298,7 @@ class SocketConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is open."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
         self._parser = _parser_class()(self)
         if hasattr(select, "poll"):  # not on Windows
             self._poller = select.poll()

@@ -609,7 +609,7 @@ class Catalog:
         outage.ended()
         usable = [item for item in part.items if isinstance(item, Struct | dict)]
         if len(usable) < len(part.items):
-            logger.warning("Some %s of %r are left out: they are no objects", of.feature, mount.name)
+            logger.warning("Some %s of %r are left out: they are not objects", of.feature, mount.name)
         return _Part([mount.prefix.listed(of, item) for item in usable], part.private)
 
     def _by_name(self, of: ItemList) -> RequestHandler:

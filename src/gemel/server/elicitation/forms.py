@@ -32,7 +32,7 @@ class Titled:
     """Titles for the values of a choice: `Annotated[Literal["a", "b"], Titled(a="First", b="Second")]`.
 
     Args:
-        titles: Titles by value, for values that are no identifiers.
+        titles: Titles by value, for values that are not identifiers.
         old_form: Whether to write `enumNames`, for clients that don't know the newer form.
         **more: Titles by value.
     """

@@ -194,7 +194,7 @@ class RepeatedElicitation(KeyedElicitation, Generic[StateT]):
         try:
             return msgspec.json.decode(answer, type=item.kind)
         except msgspec.MsgspecError as exc:
-            raise InvalidParams(f"inputResponses.{item.key} is no valid answer: {exc}") from None
+            raise InvalidParams(f"inputResponses.{item.key} is not a valid answer: {exc}") from None
 
     async def step(self, call: StepCall) -> Any:
         """Run the step in each round that reaches it, until it ends: it is over, then, with all that was requested in it."""

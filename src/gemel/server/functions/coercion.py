@@ -24,7 +24,7 @@ from gemel.server.functions.validation_errors import SchemaComparison, has_type,
 MAX_BYTES = 1024 * 1024
 #: At most this many parts of a value and of schemas are looked at; what is left then stays as it is.
 MAX_VISITS = 10_000
-#: A longer string is no number, in characters.
+#: A longer string is not a number, in characters.
 _MAX_NUMBER = 64
 #: Larger whole numbers in a float have lost digits.
 _EXACT = 2**53

@@ -237,7 +237,7 @@ def _rename(schema: object, renamed: Mapping[str, str]) -> Any:
 
 
 def _made_by_itself(cls: object) -> str | None:
-    """The first field of a dataclass or an attrs class that is no argument of its `__init__`."""
+    """The first field of a dataclass or an attrs class that is not an argument of its `__init__`."""
     fields = getattr(cls, "__attrs_attrs__", None) or getattr(cls, "__dataclass_fields__", {}).values()
     return next((field.name for field in fields if not field.init), None)
 

@@ -285,7 +285,7 @@ class OutputSchema:
 
     def __init__(self, schema: object, *, explicit: bool) -> None:
         if not isinstance(schema, Mapping):
-            raise ValueError("no usable JSON Schema: write it as a dict")
+            raise ValueError("not a usable JSON Schema: write it as a dict")
         self.explicit = explicit
         self._validator = SchemaValidator(dict(schema), formats=not explicit)
         if explicit:

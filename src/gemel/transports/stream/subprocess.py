@@ -522,7 +522,7 @@ def _start_failure(exc: OSError | ValueError, program: str, cwd: str | os.PathLi
         return f"the working directory {os.fspath(cwd)} doesn't exist; create it or give another `cwd`."
     match exc:
         case FileNotFoundError() if os.path.isfile(program):
-            return f"{program!r} is no program; a configuration is read by ClientGroup.from_config({program!r})."
+            return f"{program!r} is not a program; a configuration is read by ClientGroup.from_config({program!r})."
         case FileNotFoundError() if len(words := program.split()) > 1 and shutil.which(words[0]):
             return (
                 f"there is no program {program!r}; write its arguments apart from it: in `args` of a configuration, or as "

@@ -738,7 +738,7 @@ class HttpChannel:
                 if self._revision is None or not knows(self._revision, "batches"):
                     self._conversation.note("batch", f"{about}: {excerpt(data)}")
         except ProtocolError as exc:
-            raise InvalidResponse(f"{about}: the server sent data that is no message: {exc}: {excerpt(data)}") from exc
+            raise InvalidResponse(f"{about}: the server sent data that is not a message: {exc}: {excerpt(data)}") from exc
         answers = None if pending is None or resumed else pending.id
         for item in items:
             try:
@@ -971,7 +971,7 @@ def _resend_delay(error: CallError) -> float | None:
 
 
 def stray_event(event: Event) -> str:
-    """What an event with data holds if it is no message, such as one that only keeps a stream open; "" for a message.
+    """What an event with data holds if it is not a message, such as one that only keeps a stream open; "" for a message.
 
     An object that is cut off or has members of a message is a malformed message.
     """
@@ -985,7 +985,7 @@ def stray_event(event: Event) -> str:
 
 
 def note_event(event: Event, stray: str, note: Note) -> None:
-    """Note an event that is no message, `stray` being what it holds, and a message in an event of another name."""
+    """Note an event that is not a message, `stray` being what it holds, and a message in an event of another name."""
     if stray:
         note("stray-event", stray)
     elif event.type != "message":

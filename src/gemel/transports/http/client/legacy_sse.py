@@ -114,7 +114,7 @@ async def _read_address(url: str, response: WireResponse, limit: int) -> _Stream
     if not is_event_stream(response):
         start = await response.read()
         if not begins_events(start):
-            raise ConnectFailed(f"{url} answers GET with no event stream: it is no endpoint of HTTP+SSE")
+            raise ConnectFailed(f"{url} answers GET with no event stream: it is not an endpoint of HTTP+SSE")
         log_deviation("content-type", f"GET: {kind or 'none'}")
     reader = EventReader(response, limit, start)
     early: list[Event] = []

@@ -391,7 +391,7 @@ class SharedSession(HttpSession):
         return None
 
     def _writer_of(self, request_id: Any) -> str | None:
-        """The writer that has sent a request with this id; None for this one, and for what is no id of ours."""
+        """The writer that has sent a request with this id; None for this one, and for what is not an id of ours."""
         writer = _WRITER.match(request_id) if isinstance(request_id, str) and len(request_id) <= 64 else None
         return writer[1] if writer is not None and writer[1] != self.writer else None
 
@@ -747,7 +747,7 @@ class _Facts:
 
 
 def encode_message(message: Inbound) -> bytes:
-    """The text of a message that was decoded and is no request."""
+    """The text of a message that was decoded and is not a request."""
     if type(message) is Call:
         return jsonrpc.encode_notification(message.method, message.params)
     if type(message) is Response:

@@ -106,7 +106,7 @@ class StandingStream(SessionStream):
             self.response.end()
 
     def end_response(self, retry: int) -> bool:
-        """It is no stream of a call."""
+        """It is not a stream of a call."""
         return False
 
     # ---------------------------------------------------------------- reading
@@ -175,7 +175,7 @@ def parse_cursor(keys: SessionKeys, text: str) -> Cursor | None:
     """The place in the standing stream that an event id names; None for the id of a call's event.
 
     Raises:
-        InvalidRequest: It is no event of this session.
+        InvalidRequest: It is not an event of this session.
     """
     parts = text.split(".")
     if len(parts) < 2 or parts[1] != "s":

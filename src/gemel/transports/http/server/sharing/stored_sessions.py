@@ -70,7 +70,7 @@ class SessionKeys:
     __slots__ = ("_ring", "digest", "record", "standing", "tag")
 
     def __init__(self, server: str, session_id: str, owner: Owner) -> None:
-        """Raises ValueError for a text that is no id of a session."""
+        """Raises ValueError for a text that is not an id of a session."""
         secret = session_id.encode()
         if len(secret) < KEY_BYTES:
             raise ValueError("the id of a session is longer")
