@@ -76,7 +76,7 @@ async def buy(ctx: Context, item: str) -> str:
 
 
 class Browser:
-    """Opens a page and sends its form, as the browser of a person who is logged in at the shop."""
+    """Opens a page and sends its form, as the browser of a person who is logged in to the shop."""
 
     def __init__(self, user: str) -> None:
         self._headers = {"Cookie": f"shop_session={user}"}

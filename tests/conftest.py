@@ -15,7 +15,7 @@ from tests.processors import worker_count
 
 # Collecting makes millions of objects and drops few of them: looking for these would take longer than all the rest.
 gc.disable()
-# pytest keeps what it compiles, for the next run and for other processes of this one, also where that is not the habit.
+# pytest keeps what it compiles, for the next run and for other processes of this one, even where that is not the habit.
 sys.dont_write_bytecode = False
 
 pytest_plugins = ("tests.leftovers", "tests.wire_watch")

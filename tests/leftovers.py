@@ -114,7 +114,7 @@ def _command(pid: int) -> str:
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fails a test after which threads, child processes or descriptors are there that were not before.
 
-    So does a file at the root of the checkout, also if a test left it that another process runs at the same time.
+    So does a file at the root of the checkout, even if a test left it that another process runs at the same time.
 
     It is set up before the test's event loop and looks when that is closed.
     """

@@ -219,7 +219,7 @@ async def test_a_batch_that_is_interrupted_before_its_calls_begin_leaves_nothing
 
 @pytest.mark.parametrize("stubborn", [False, True])
 async def test_a_cancelled_call_has_no_reply_and_its_task_goes_on(stubborn: bool) -> None:
-    """CANC-06: also if it is cancelled twice, and if the handler answers all the same."""
+    """CANC-06: even if it is cancelled twice, and if the handler answers all the same."""
     work = Waiting(stubborn=stubborn)
     session = serving(work)
     call = call_of(session)

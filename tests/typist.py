@@ -139,7 +139,7 @@ class Typist:
 
 
 def _take_the_terminal() -> None:
-    """As a login does: Ctrl-C counts here, also where who runs the tests has it ignored, as shells do behind `&`."""
+    """As a login does: Ctrl-C counts here, even where who runs the tests has it ignored, as shells do behind `&`."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

@@ -259,7 +259,7 @@ PICTURES: Mapping[str, Sequence | Plan] = {
     ),
     "auth-proxy": Sequence(
         "An OAuth proxy",
-        "A client registers at your server and opens its page. The person agrees there and logs in at the provider. The "
+        "A client registers with your server and opens its page. The person agrees there and logs in with the provider. The "
         "provider gives its tokens to your server, which keeps them and gives tokens of its own to the client.",
         ("Client", "*Your server,\nOAuthProxy", "Provider"),
         (

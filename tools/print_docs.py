@@ -194,7 +194,7 @@ def _host(name: str) -> str:
 
 
 def _options(*kinds: type, without: type | None = None) -> str:
-    """One row for each option that the TypedDicts declare, but for those of another one."""
+    """One row for each option that the TypedDicts declare, except for those of another one."""
     from gemel.options import options_of
 
     others = {} if without is None else options_of(without)

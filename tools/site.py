@@ -2,7 +2,7 @@
 
 The pages are the documents of the repository, the API reference and the command line, made from the code. Each version
 gets a folder of its own below OUTPUT (default: `site/`), with a selector between those that are there. Needs no
-network, but for the tokenizer that measures the texts for language models; without it they are written unmeasured.
+network, except for the tokenizer that measures the texts for language models; without it they are written unmeasured.
 """
 
 from __future__ import annotations
@@ -83,9 +83,10 @@ def build(output: Path, work: Path = WORK) -> int:
     pages = all_pages()
     for name, text in pages.items():
         (work / "pages" / name).parent.mkdir(parents=True, exist_ok=True)
-        (work / "pages" / name).write_text(
-            f"---\ndescription: {json.dumps(summary(text))}\n---\n{text}", encoding="utf-8"
-        )
+        # Decisions are read by way of links: in the search they would stand before the pages that answer the question.
+        search = "search:\n  exclude: true\n" if name.startswith("decisions/") else ""
+        head = f"---\ndescription: {json.dumps(summary(text))}\n{search}---\n"
+        (work / "pages" / name).write_text(head + text, encoding="utf-8")
     (work / "theme").mkdir(parents=True)
     (work / "theme" / "main.html").write_text(_SHARED, encoding="utf-8")
     for asset in (file for file in (ROOT / "docs").rglob("*") if file.suffix in PICTURES):
@@ -352,7 +353,7 @@ def summary(text: str) -> str:
     body = next((part for part in map(str.strip, parts) if _PROSE.match(part)), "")
     body = re.sub(r"!?\[([^\]]*)\]\([^)]+\)", r"\1", " ".join(body.split()))
     body = re.sub(r"(\*\*?)([^*]+)\1", r"\2", body)
-    found = re.match(r".*?[.:?](?= [A-Z`“\"]|$)", body)
+    found = re.match(r".*?(?:[.?](?= [A-Z`“\"]|$)|:$)", body)
     return (found[0] if found else body).rstrip(":.") + "."
 
 

@@ -136,7 +136,7 @@ class DetachableChannel(ImmediateChannel, Protocol):
         ...
 
     def detach(self) -> None:
-        """Let the call go on without a task when the present one is over, until `resume`."""
+        """Let the call go on without a task when the current one is over, until `resume`."""
 
     def resume(self) -> None:
         """Serve the detached call again, in a new task."""

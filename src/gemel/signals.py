@@ -17,7 +17,7 @@ logger = logging.getLogger("gemel")
 #: The signals that request a stop. SIGBREAK is Ctrl-Break on Windows.
 ENDING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name))
 
-#: Called with the event loop when a stop is requested, also while the loop is blocked.
+#: Called with the event loop when a stop is requested, even while the loop is blocked.
 _observers: list[Callable[[asyncio.AbstractEventLoop], None]] = []
 
 
@@ -32,7 +32,7 @@ def observe_stops(observer: Callable[[asyncio.AbstractEventLoop], None]) -> Iter
 
 
 def announce_stop(loop: asyncio.AbstractEventLoop) -> None:
-    """Tell the observers that a stop is requested. From any thread, also while the loop is blocked."""
+    """Tell the observers that a stop is requested. From any thread, even while the loop is blocked."""
     for observer in _observers:
         observer(loop)
 

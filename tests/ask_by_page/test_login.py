@@ -1,4 +1,4 @@
-"""Visitors who log in at the authorization server of the MCP server: only the principal of the call answers."""
+"""Visitors who log in to the authorization server of the MCP server: only the principal of the call answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Company:
 
     def __init__(self, double: AuthDouble, **login: Any) -> None:
         self.double = double
-        #: Who is logged in at the authorization server.
+        #: Who is logged in to the authorization server.
         self.person = "ann"
         self._people: dict[str, str] = {}
         double.clients["pages"] = {"client_id": "pages", "client_secret": "a secret", "redirect_uris": [REDIRECT]}

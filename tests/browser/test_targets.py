@@ -96,7 +96,7 @@ def test_a_person_logs_in_and_out_from_the_page(browser: Browser, tmp_path: Path
             card.get_by_role("link", name="Open the login page").click()
         expect(opened.value.locator("body")).to_contain_text("You may close this page")
         expect(card).to_contain_text("Connected")
-        expect(card).to_contain_text("Logged in at")
+        expect(card).to_contain_text("Logged in to")
         go(page, "#/tools")
         expect(page.locator("gemel-tools .row").filter(has_text="read")).to_be_visible()
         go(page, "#/connection")

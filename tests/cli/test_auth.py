@@ -63,11 +63,11 @@ async def test_a_login_is_used_by_other_commands_until_it_ends(shell: Shell, dou
     done = await shell.gemel("auth", "status", double.url)
     assert (done.code, done.stdout) == (
         1,
-        f"Nobody is logged in at {double.url}: gemel auth login {double.url} logs in\n",
+        f"Nobody is logged in to {double.url}: gemel auth login {double.url} logs in\n",
     )
     done = await shell.gemel("auth", "login", double.url, "--scope", "notes")
     assert done.code == 0, done.stderr
-    assert done.stderr.splitlines()[-1] == f"Logged in at {double.issuer} with the scopes notes."
+    assert done.stderr.splitlines()[-1] == f"Logged in to {double.issuer} with the scopes notes."
     done = await shell.gemel("call", double.url, "read")
     assert (done.code, done.stdout) == (0, "notes\n"), done.stderr
     status = json.loads((await shell.gemel("auth", "status", double.url, "--json")).stdout)
@@ -76,7 +76,7 @@ async def test_a_login_is_used_by_other_commands_until_it_ends(shell: Shell, dou
     token = (await shell.gemel("auth", "token", double.url)).stdout.strip()
     assert token in double.tokens
     text = (await shell.gemel("auth", "status", double.url)).stdout
-    assert text.startswith(f"Logged in at {double.url}\nissuer: {double.issuer}\n")
+    assert text.startswith(f"Logged in to {double.url}\nissuer: {double.issuer}\n")
     assert token not in text
     assert (await shell.gemel("auth", "logout", double.url)).code == 0
     assert (await shell.gemel("auth", "status", double.url)).code == 1
@@ -283,7 +283,7 @@ async def test_the_secret_is_sent_as_the_user_says(shell: Shell, double: AuthDou
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("token", "{url}"), "Nobody is logged in at {url}: run gemel auth login {url}"),
+        (("token", "{url}"), "Nobody is logged in to {url}: run gemel auth login {url}"),
         (("login", "weather.py"), "gemel auth needs the URL of a server"),
         (("status", "{url}", "--device"), "--device is for gemel auth login"),
         (("login", "{url}", "--client-secret-file", "x"), "--client-secret-file needs --client-id"),
@@ -363,6 +363,6 @@ async def test_a_command_logs_in_where_a_person_is_at_the_terminal(
             assert double.paths(double.authority).count("/authorize") == 0
         else:
             assert process.returncode == 0, screen
-            assert "Log in at" in screen
+            assert "Log in to" in screen
             assert b"read" in out or out == b"\n"
             assert double.paths(double.authority).count("/authorize") == 1

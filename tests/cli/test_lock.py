@@ -186,7 +186,10 @@ def test_severities_are_coloured_on_a_terminal_only(place: Path) -> None:
         (["lock", "gone.py"], ""),
         (["diff", "gone.lock", "shop.py"], "gone.lock can't be read: No such file or directory"),
         (["diff", "shop.py", "shop.py"], "shop.py is not JSON"),
-        (["diff", "other.json", "shop.py"], "other.json is not a lock file: `gemel lock TARGET -o other.json` writes one"),
+        (
+            ["diff", "other.json", "shop.py"],
+            "other.json is not a lock file: `gemel lock TARGET -o other.json` writes one",
+        ),
         (["diff", "gemel.lock", "other.json"], 'other.json has no "mcpServers"'),
         (["diff", "gemel.lock", "no-such-command"], ""),
     ],

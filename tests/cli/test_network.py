@@ -243,7 +243,7 @@ async def test_any_command_takes_the_options_of_a_login(shell: Shell, double: Au
         await typist.sees("Without a login, give a token with --header on the command line\n")
     assert process.returncode == 1
     async with at_the_terminal([*command, "--accept-issuer", double.issuer], shell.environment) as (typist, process):
-        await typist.sees("Log in at")
+        await typist.sees("Log in to")
     assert process.returncode == 0
 
 
@@ -282,7 +282,7 @@ async def test_an_authorization_server_in_a_private_network_is_used_if_that_is_a
         async with at_the_terminal(command, shell.environment) as (typist, _):
             await typist.sees("is not https")
         async with at_the_terminal([*command, "--private-networks"], shell.environment) as (typist, _):
-            await typist.sees("Log in at")
+            await typist.sees("Log in to")
             typist.type("\x03")
         proxy.shutdown()
     assert "/.well-known/oauth-authorization-server" in double.paths(double.authority)

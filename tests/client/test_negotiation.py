@@ -640,5 +640,7 @@ async def test_so_is_one_that_writes_it_instead_of_an_answer_to_a_call() -> None
 
     puppet = modern(tools_call=chatter)
     async with Client(puppet) as client:
-        with pytest.raises(CallTimeout, match=r"within 60 seconds; it wrote a line that is not a message: no such tool$"):
+        with pytest.raises(
+            CallTimeout, match=r"within 60 seconds; it wrote a line that is not a message: no such tool$"
+        ):
             await client.call_tool("x")

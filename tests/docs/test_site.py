@@ -47,6 +47,10 @@ SEARCHES = {
     "sampling": "servers/elicitation",
     "migrate": "migration",
     "stateless": "explanation/eras",
+    "json schema": "servers/values",
+    "sqlite": "servers/backends",
+    "oauth": "authorization",
+    "benchmark": "performance",
 }
 #: Pages of the specification that docstrings name, as https://modelcontextprotocol.io publishes them.
 SPECIFICATION = {

@@ -1,4 +1,4 @@
-"""What hosts can't take of a server: rules, findings, the command and the assertion."""
+"""What hosts don't support in a server: rules, findings, the command and the assertion."""
 
 from __future__ import annotations
 
@@ -182,7 +182,9 @@ async def test_the_assertion_lists_what_does_not_fit() -> None:
     async with Client(server()) as client:
         await assert_fits_hosts(client, ["cursor", "kiro", "gemini-cli"])
         await assert_fits_hosts(client, ["zed"], severity="breaks")
-        with pytest.raises(AssertionError, match=r"can't take[\s\S]*degrades: server: 1 resource: zed .*https://zed"):
+        with pytest.raises(
+            AssertionError, match=r"don't support[\s\S]*degrades: server: 1 resource: zed .*https://zed"
+        ):
             await assert_fits_hosts(client, ["zed"])
 
 

@@ -490,7 +490,7 @@ async def test_a_body_is_written_as_xml(schema: Any, value: Any, expected: str) 
 
 
 async def test_members_of_the_other_direction_are_not_asked_for() -> None:
-    """`readOnly` is only in responses, and `writeOnly` only in requests, also if they are required."""
+    """`readOnly` is only in responses, and `writeOnly` only in requests, even if they are required."""
     person = {
         **form_of(
             id={"$ref": "#/components/schemas/Id"},

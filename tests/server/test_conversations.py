@@ -225,7 +225,7 @@ async def test_one_that_swallows_the_failure_of_a_call_changes_no_answer(era: Er
 
 @both_eras
 async def test_requests_that_reach_no_function_enter_nothing(era: Era) -> None:
-    """And they get the answers that they get without a lifespan, also if it could not be entered."""
+    """And they get the answers that they get without a lifespan, even if it could not be entered."""
     life = Life()
     life.fails = True
     server = counted(life, middleware=[pass_on])

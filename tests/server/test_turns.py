@@ -338,7 +338,7 @@ async def test_the_server_refuses_what_is_too_much_over_all_connections(era: Era
 @both_eras
 @pytest.mark.parametrize("limits", [Limits(all_calls=2), Limits(calls=2)])
 async def test_a_busy_server_still_says_that_it_is_alive(era: Era, limits: Limits) -> None:
-    """PING-01: also while all places for calls are taken; but a flood of such requests is refused like any other."""
+    """PING-01: even while all places for calls are taken; but a flood of such requests is refused like any other."""
     server: Server[Any] = Server("small", limits=limits)
     gate = Gate()
 

@@ -1,6 +1,6 @@
 """What a server lists is what it accepts and sends, for annotations made by chance: 2,600, of which some 2,270 are registered.
 
-Arguments that fit the listed input schema are accepted, and what is accepted fits it, but for what the documents name:
+Arguments that fit the listed input schema are accepted, and what is accepted fits it, except for what the documents name:
 see `lenient_judge`. Null for an optional argument is accepted where it is not listed, so three quarters of the annotations are
 looked at with `list_null=True`. What is sent fits the listed output schema, and values that fit the annotation are sent.
 

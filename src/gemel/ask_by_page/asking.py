@@ -57,7 +57,7 @@ class AskByPage:
     Args:
         url: The public address of the application that serves the endpoint, without the path of the endpoint; https, except on
             loopback. Needed for HTTP.
-        login: Visitors log in at the authorization server of the MCP server; only the principal of the call may answer.
+        login: Visitors log in to the authorization server of the MCP server; only the principal of the call may answer.
         who: `who(scope, headers)` tells who visits, as `authenticate=` does: by the cookie of a login of yours, or by the header
             of a proxy in front. Only the principal of the call may answer.
         anybody_with_the_link: Whoever has the link may answer, the model included. No policy asks that way, and no client is

@@ -83,7 +83,7 @@ class PageLogin:
     ) -> None:
         if not client_id:
             raise DefinitionError(
-                "PageLogin needs the client_id of a client that is registered at the authorization server"
+                "PageLogin needs the client_id of a client that is registered with the authorization server"
             )
         self.client = RegisteredClient(client_id=client_id, client_secret=client_secret, is_named_by_user=True)
         self.issuer = issuer

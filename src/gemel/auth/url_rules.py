@@ -19,7 +19,7 @@ from gemel.http1.client.pool import Target, read_url
 #: Longer URLs of a peer are refused.
 URL_BYTES = 4096
 
-#: Unicast addresses of IPv6 that are global (RFC 4291), but for Teredo and 6to4, which hide an IPv4 address, and documentation.
+#: Unicast addresses of IPv6 that are global (RFC 4291), except for Teredo and 6to4, which hide an IPv4 address, and documentation.
 _GLOBAL_UNICAST = ip_network("2000::/3")
 _NOT_GLOBAL = (ip_network("2001::/32"), ip_network("2002::/16"), ip_network("3fff::/20"))
 #: NAT64 (RFC 6052): the last 32 bits are an IPv4 address.

@@ -50,7 +50,7 @@ class Backend(Protocol):
 
     The asynchronous methods can be used from any event loop. They raise `ValueError` for a key, value, time or number that is
     not allowed, `Overloaded` if there is no room, and `BackendError` if the backend can't be reached or is damaged. Each ends
-    within seconds, also if the store hangs, unless its text says otherwise: those who wait for it set no time limit.
+    within seconds, even if the store hangs, unless its text says otherwise: those who wait for it set no time limit.
     """
 
     @property
@@ -132,7 +132,7 @@ class Backend(Protocol):
         ...
 
     async def replace(self, key: str, expected: bytes | None, value: bytes, *, ttl: float | None = None) -> bool:
-        """Store a value if the present one is what the caller expects: one atomic step among all processes.
+        """Store a value if the current one is what the caller expects: one atomic step among all processes.
 
         Args:
             key: Its key.

@@ -108,7 +108,7 @@ async def hold_lease(
     except GemelError:
         refused = lease is None
         raise
-    finally:  # also if the wait was cancelled: the last attempt may have taken it
+    finally:  # even if the wait was cancelled: the last attempt may have taken it
         try:
             await release(owner)
         except GemelError as exc:

@@ -1,4 +1,4 @@
-"""Reads a log in order, also when its store loses the newest entries and gives their positions to others."""
+"""Reads a log in order, even when its store loses the newest entries and gives their positions to others."""
 
 from __future__ import annotations
 

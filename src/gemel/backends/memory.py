@@ -288,7 +288,7 @@ class MemoryBackend(Backend):
     def _put(
         self, name: _Key, value: bytes, lasts: float, may_replace: Callable[[bytes | None], bool]
     ) -> _Stored | None:
-        """Store an entry if the present value may be replaced. Returns it. Raises Overloaded if there is no room."""
+        """Store an entry if the current value may be replaced. Returns it. Raises Overloaded if there is no room."""
         with self._lock:
             now = time.monotonic()
             self._sweep(now, _SWEPT)

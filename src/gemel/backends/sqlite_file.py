@@ -1,4 +1,4 @@
-"""The file of the SQLite backend: how it is made, opened, marked with a format version, brought to the present one and swept."""
+"""The file of the SQLite backend: how it is made, opened, marked with a format version, brought to the current one and swept."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from gemel.schema.tools import Tool, ToolAnnotations
 
 #: What a caller's list has; explained at `CodeMode`.
 ListMode: TypeAlias = Literal["code", "search", "all"]
-#: The names of the own tools in each mode.
+#: The names of the tools of code mode, by mode.
 OWN: Final[dict[ListMode, tuple[str, ...]]] = {
     "code": ("search_tools", "query_code", "run_code"),
     "search": ("search_tools", "call_tool"),
@@ -66,7 +66,7 @@ _SCHEMAS: Final[Mapping[object, dict[str, Any]]] = {
 
 
 def own_tools(catalogue: Catalogue, mode: ListMode) -> list[Tool]:
-    """Return the own tools of a mode.
+    """Return the tools of a mode.
 
     Args:
         catalogue: The tools of the caller.
@@ -93,7 +93,7 @@ def own_tools(catalogue: Catalogue, mode: ListMode) -> list[Tool]:
 
 
 def stand_for_others(tools: Iterable[Tool]) -> bool:
-    """Return whether a list has the own tools of a mode in place of others.
+    """Return whether a list has the tools of a mode instead of others.
 
     Args:
         tools: The tools that a server lists.

@@ -1,4 +1,4 @@
-"""One text for one JSON value, and its fingerprint: RFC 8785, but for numbers, which keep all their digits.
+"""One text for one JSON value, and its fingerprint: RFC 8785, except for numbers, which keep all their digits.
 
 Knows JSON only; what the parts of a schema mean is `normal`'s.
 """

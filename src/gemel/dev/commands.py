@@ -87,7 +87,7 @@ class Unlisten(_Command, tag="unlisten"):
 
 
 class StartLogin(_Command, tag="login"):
-    """Log in at the server, with the browser."""
+    """Log in to the server, with the browser."""
 
     era: EraName
 
@@ -123,7 +123,7 @@ class LogLevel(_Command, tag="log_level"):
 
 
 class Clear(_Command, tag="clear"):
-    """Drop all events but the present state."""
+    """Drop all events but the current state."""
 
 
 Command: TypeAlias = (

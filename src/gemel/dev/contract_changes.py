@@ -1,4 +1,4 @@
-"""What a server offers, judged: the difference that an edit makes to its contract, and what hosts can't take of it."""
+"""What a server offers, judged: the difference that an edit makes to its contract, and what hosts don't support of it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def find_problem(method: str, params: Mapping[str, Any], result: dict[str, Any],
 
 
 def find_problems(client: ClientMethods, listed: Mapping[ListName, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return what known hosts can't take of what was listed, as items of an event "findings"."""
+    """Return what known hosts don't support of what was listed, as items of an event "findings"."""
     info = client.server_info
     offers = offers_of(info.name if info is not None else "", listed)
     return [msgspec.to_builtins(finding) for finding in check(offers)[:MAX_ITEMS]]

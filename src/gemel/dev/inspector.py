@@ -308,7 +308,7 @@ class Inspector:
 
         url = connection.find_url()
         if url is None:
-            show({"step": "There is no URL to log in at", "state": "failed"})
+            show({"step": "There is no URL to log in to", "state": "failed"})
             return
         if log_in:
             if not await login.log_in(self.target, url, show):
@@ -473,7 +473,7 @@ class Inspector:
         self.journal.add("span", fields)
 
     def _show(self, call: _Call, fields: dict[str, Any]) -> None:
-        """Show what changed of a call. An open call is part of the present state, without its latest progress."""
+        """Show what changed of a call. An open call is part of the current state, without its latest progress."""
         event = {"call": call.id, "era": call.era, **fields}
         call.shown |= event
         if call.id not in self._calls:

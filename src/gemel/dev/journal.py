@@ -38,7 +38,7 @@ _DROPPED = JournalEvent(0, b"")
 class EventJournal:
     """The events, oldest first. The oldest are dropped when there are too many.
 
-    Events that describe the present state have a key: the last one of each key is kept apart, and repeated to readers that
+    Events that describe the current state have a key: the last one of each key is kept apart, and repeated to readers that
     come later.
 
     Args:
@@ -86,7 +86,7 @@ class EventJournal:
         Args:
             kind: Its kind.
             fields: Its further members. `msgspec.Raw` values must be valid JSON on one line.
-            key: What it is the present state of; None if it isn't a state.
+            key: What it is the current state of; None if it isn't a state.
             state: The members of the whole state, if the event only says what changed.
             message: The bytes of a message that `fields` doesn't contain.
 
@@ -117,7 +117,7 @@ class EventJournal:
             self._dropped = 0
 
     def forget(self, *keys: Hashable) -> None:
-        """Forget what the present state of keys is."""
+        """Forget what the current state of keys is."""
         for key in keys:
             self._state.pop(key, None)
 
@@ -139,9 +139,9 @@ class EventJournal:
         self._dropped = self._bytes = 0
 
     def after(self, n: int, most: int = MAX_EVENTS) -> list[JournalEvent]:
-        """Return the events after a number, at most so many besides the present state.
+        """Return the events after a number, at most so many besides the current state.
 
-        If some of them were dropped, the list begins with an event "lost", and those that are still the present state.
+        If some of them were dropped, the list begins with an event "lost", and those that are still the current state.
         """
         found: list[JournalEvent] = []
         first = self.first

@@ -20,7 +20,7 @@ Show = Callable[[Mapping[str, Any]], object]
 
 
 async def log_in(target: DevTarget, url: str, show: Show) -> bool:
-    """Log in at a server. A person opens the link that is shown.
+    """Log in to a server. A person opens the link that is shown.
 
     Args:
         target: The server.
@@ -42,12 +42,12 @@ async def log_in(target: DevTarget, url: str, show: Show) -> bool:
         show({"step": "The login failed", "state": "failed", "error": str(exc)})
         return False
     scopes = f" with the scopes {' '.join(tokens.scopes)}" if tokens.scopes else ""
-    show({"step": f"Logged in at {tokens.issuer}{scopes}", "state": "done"})
+    show({"step": f"Logged in to {tokens.issuer}{scopes}", "state": "done"})
     return True
 
 
 async def log_out(target: DevTarget, url: str, show: Show) -> None:
-    """Forget the login at a server."""
+    """Forget the login to a server."""
     try:
         is_gone = await _credentials(target, url, None, show).logout()
     except GemelError as exc:

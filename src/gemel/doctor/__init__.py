@@ -1,4 +1,4 @@
-"""What known hosts can't take of a server: rules as data, each with a source, and the check."""
+"""What known hosts don't support in a server: rules as data, each with a source, and the check."""
 
 from gemel.doctor.check import Finding as Finding
 from gemel.doctor.check import Offers as Offers

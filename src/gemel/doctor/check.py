@@ -28,7 +28,7 @@ _SPECIFICATION_URL = "https://modelcontextprotocol.io/specification"
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that one host can't take. `str()` makes a line of it.
+    """One thing that one host does not support. `str()` makes a line of it.
 
     Args:
         host: The name of the host.
@@ -68,7 +68,7 @@ class Offers(NamedTuple):
 
 
 async def examine(client: ClientMethods, hosts: Iterable[str] = ()) -> list[Finding]:
-    """List what a server offers, and find what hosts can't take of it. No tool is called.
+    """List what a server offers, and find what hosts don't support of it. No tool is called.
 
     Args:
         client: A connected client.
@@ -119,7 +119,7 @@ def _deviations(client: ClientMethods) -> list[Finding]:
 
 
 def check(offers: Offers, hosts: Iterable[str] = ()) -> list[Finding]:
-    """Find what hosts can't take of what a server offers.
+    """Find what hosts don't support of what a server offers.
 
     Args:
         offers: What the server offers.

@@ -1,4 +1,4 @@
-"""What known hosts can't take, as data. Each rule has the address of a report or of documentation that says so.
+"""What known hosts don't support, as data. Each rule has the address of a report or of documentation that says so.
 
 Hosts change: a rule that no longer holds is removed here, a new one is added with its source.
 """
@@ -26,7 +26,7 @@ Subject: TypeAlias = Literal[
 
 
 class Rule(NamedTuple):
-    """One thing that a host can't take.
+    """One thing that a host does not support.
 
     Args:
         subject: What is looked at: the length of tool names with the host's `prefix`, or the pattern that they match;

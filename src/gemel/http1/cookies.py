@@ -1,4 +1,4 @@
-"""Read the own cookie among those of others: a browser sends what every program on this host has set, on whatever port."""
+"""Read our cookie among those of other programs: a browser sends what every program on this host has set, on whatever port."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def own_command(
         target: `FILE.py[:NAME]` or `MODULE[:NAME]`.
         arguments: Arguments for the file.
         module: Whether the target is a module even if it looks like a file.
-        cwd: The working directory of the server; for a module the present one by default, where it is looked for.
+        cwd: The working directory of the server; for a module the current one by default, where it is looked for.
         program: The words that start Gemel's command line; this interpreter by default.
         options: Options of `gemel run`.
 

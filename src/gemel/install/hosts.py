@@ -1,6 +1,6 @@
 """Where each MCP host keeps its configuration, and the shape of an entry there, as data with a source each.
 
-Hosts change: what no longer holds is corrected here. What hosts can't take of a server is in `gemel.doctor.hosts`.
+Hosts change: what no longer holds is corrected here. What hosts don't support in a server is in `gemel.doctor.hosts`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _RETRYING = (
 _VERSION = "give each version a name, such as 'search_v2', or a server of its own; see docs/migration/from-fastmcp.md"
 _VERSIONS = "make a server for each version, and include() what they share; see docs/migration/from-fastmcp.md"
 
-#: Where clients register at the server, which sends its users to the provider, and where they register at the provider.
+#: Where clients register at the server, which sends its users to the provider, and where they register with the provider.
 _PROXY = "write auth=OAuthProxy({}client_id=…, client_secret=…), url=…) of gemel.auth"
 _JWT = "write auth=JWTAuth(issuer=…, audience=…) of gemel.auth"
 _ENDPOINTS = (
@@ -34,14 +34,14 @@ _AUTH = {
     "oidc_proxy": _PROXY.format("OpenID(issuer=…, "),
     "providers": _PROXY.format("OpenID(issuer=…, "),
     "providers.auth0": _PROXY.format("Auth0(domain=…, audience=…, "),
-    "providers.auth0.Auth0MCPProvider": f"{_JWT}: clients register at Auth0",
+    "providers.auth0.Auth0MCPProvider": f"{_JWT}: clients register with Auth0",
     "providers.aws": _PROXY.format("Cognito(user_pool=…, "),
     "providers.azure": _PROXY.format("EntraID(tenant=…, "),
     "providers.azure.AzureJWTVerifier": _JWT,
     "providers.clerk": _PROXY.format("Clerk(domain=…, "),
     "DebugTokenVerifier": "write auth=TokenAuth(verify) of gemel.auth, with a function from a token to a Principal or None",
     "providers.debug": "write auth=TokenAuth(verify) of gemel.auth, with a function from a token to a Principal or None",
-    "providers.descope": f"{_JWT}: clients register at Descope",
+    "providers.descope": f"{_JWT}: clients register with Descope",
     "providers.discord": _PROXY.format("Discord("),
     "providers.github": _PROXY.format("GitHub("),
     "providers.google": _PROXY.format("Google("),
@@ -50,13 +50,13 @@ _AUTH = {
     "providers.introspection": "write auth=IntrospectionAuth(…) of gemel.auth",
     "providers.jwt": f"{_JWT}, with keys= in place of jwks_uri= or public_key=",
     "providers.jwt.StaticTokenVerifier": "write auth=StaticTokens(…) of gemel.auth",
-    "providers.keycloak": f"{_JWT}, with the URL of the realm as the issuer: clients register at Keycloak",
+    "providers.keycloak": f"{_JWT}, with the URL of the realm as the issuer: clients register with Keycloak",
     "providers.oci": _PROXY.format("OCI(domain=…, "),
-    "providers.propelauth": "write auth=IntrospectionAuth(…) of gemel.auth: clients register at PropelAuth",
-    "providers.scalekit": f"{_JWT}: clients register at Scalekit",
-    "providers.supabase": f"{_JWT}: clients register at Supabase",
+    "providers.propelauth": "write auth=IntrospectionAuth(…) of gemel.auth: clients register with PropelAuth",
+    "providers.scalekit": f"{_JWT}: clients register with Scalekit",
+    "providers.supabase": f"{_JWT}: clients register with Supabase",
     "providers.workos": _PROXY.format("WorkOS(domain=…, "),
-    "providers.workos.AuthKitProvider": f"{_JWT}: clients register at AuthKit",
+    "providers.workos.AuthKitProvider": f"{_JWT}: clients register with AuthKit",
 }
 
 #: What a function of the official SDK returns to be called again with the answer.

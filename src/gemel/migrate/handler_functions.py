@@ -96,7 +96,7 @@ class HandlerFunctions:
         return updated_node.with_changes(params=parameters.with_changes(params=ordered if moved else kept))
 
     def _annotated(self, node: cst.FunctionDef) -> cst.FunctionDef:
-        """A function whose parameters without an annotation take anything, also where the other library lists them as texts."""
+        """A function whose parameters without an annotation take anything, even where the other library lists them as texts."""
 
         def annotated(parameters: Sequence[cst.Param]) -> list[cst.Param]:
             return [

@@ -40,7 +40,7 @@ class _Serves(BaseException):
         self.server = server
 
 
-#: The servers that the program ran, also if it caught the exception.
+#: The servers that the program ran, even if it caught the exception.
 _ran: list[Any] = []
 #: What `stdio_server` gave to read from.
 _inputs: list[Any] = []

@@ -252,7 +252,7 @@ def _failure(response: ApiResponse) -> str:
 
 
 def is_readable(kind: str) -> bool:
-    """Return whether a body of this media type is text: also if its charset is declared."""
+    """Return whether a body of this media type is text: by its type, or because its charset is declared."""
     return not bare(kind) or is_text_type(kind) or charset_of(kind) is not None
 
 

@@ -657,7 +657,7 @@ def _is_noise(data: bytes, printed_on: bool) -> bool:
 
 
 def _loose_id(data: bytes) -> RequestId | None:
-    """The id of a malformed answer, also if it wrote our integer with a fraction, `2.0`, or in a list, `[2]`."""
+    """The id of a malformed answer, even if it wrote our integer with a fraction, `2.0`, or in a list, `[2]`."""
     try:
         text = bytes(_any_id.decode(data).id)
         request_id = _number_or_text.decode(text.strip(b"[] ") if len(text) < 64 else text)

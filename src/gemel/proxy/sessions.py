@@ -92,7 +92,7 @@ class UpstreamSessions:
         #: By `caller_key`; None for the one that callers share.
         self._of: dict[Hashable, Upstream] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        #: How many sessions a caller has, also while they are being ended.
+        #: How many sessions a caller has, even while they are being ended.
         self._counts: Counter[Hashable] = Counter()
         #: The kind of channel that a session has.
         self._channel_kind = ""

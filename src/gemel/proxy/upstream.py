@@ -98,7 +98,7 @@ class Upstream:
         self.own = own
         self.caller: Hashable = None
         self.uses = 0
-        #: That of the call that it is made for: functions for `auth` and `headers` may ask who calls, also when it ends.
+        #: That of the call that it is made for: functions for `auth` and `headers` may ask who calls, even when it ends.
         self.context = copy_context()
         #: Connects it; None when it is connected.
         self.opening: asyncio.Task[None] | None = None
@@ -184,7 +184,7 @@ class Upstream:
                 request.answer.set_exception(InternalError("The call of this request has ended"))
 
     def capabilities_of(self, ctx: Context[Any]) -> Any:
-        """Return the capabilities to declare with a call: those of the caller and of the client's callbacks, but for tasks."""
+        """Return the capabilities to declare with a call: those of the caller and of the client's callbacks, except for tasks."""
         if self._has_no_callbacks:
             call = served_call(ctx).call
             raw = call.era.raw_client_capabilities(call.meta)

@@ -361,7 +361,7 @@ class ReceiptWriter:
                     last = _last_line(descriptor)
                 finally:
                     os.close(descriptor)
-        # What this process has written counts, also where it was deleted: the gap shows.
+        # What this process has written counts, even where it was deleted: the gap shows.
         self._position = max(self._position, last or Position(), key=lambda position: position.n)
         self._size = os.fstat(self._descriptor).st_size
         is_new = self._size == 0

@@ -215,7 +215,7 @@ def _size(data: str) -> str:
 
 
 def decode(data: str) -> bytes:
-    """Decode base64 strictly, but for line ends, as MIME has them (RFC 2045). Raises InvalidResponse."""
+    """Decode base64 strictly, except for line ends, as MIME has them (RFC 2045). Raises InvalidResponse."""
     try:
         return binascii.a2b_base64(data.replace("\r", "").replace("\n", ""), strict_mode=True)
     except ValueError as exc:  # binascii.Error, or text that isn't ASCII

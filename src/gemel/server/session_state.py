@@ -160,7 +160,7 @@ class SessionState:
 
         Args:
             key: Its key.
-            function: A quick sync function that gets the present value and returns the new one. It is called again if another
+            function: A quick sync function that gets the current value and returns the new one. It is called again if another
                 process was faster, so it should do nothing else. If it raises, nothing is changed.
             kind: The type of the value; plain JSON types by default.
             default: What `function` gets if there is no value.
@@ -186,7 +186,7 @@ class SessionState:
                     value.close()
                 raise DefinitionError(
                     f"ctx.session_state.update({key!r}): {shown(function)} is async, and may be called more than once: get the "
-                    "new value first, and give a sync function that combines it with the present one"
+                    "new value first, and give a sync function that combines it with the current one"
                 )
             text = _text(key, value)
             _value(key, text, kind, "the new value of")
@@ -348,7 +348,7 @@ class SyncSessionState:
 
         Args:
             key: Its key.
-            function: A quick function that gets the present value and returns the new one. It runs on the event loop, once or
+            function: A quick function that gets the current value and returns the new one. It runs on the event loop, once or
                 more.
             kind: The type of the value; plain JSON types by default.
             default: What `function` gets if there is no value.

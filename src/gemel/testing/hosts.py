@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 async def assert_fits_hosts(
     client: ClientMethods, hosts: Iterable[str] = (), *, severity: Severity = "degrades"
 ) -> None:
-    """Fail if hosts can't take what a server offers, as `gemel doctor` finds it.
+    """Fail if hosts don't support what a server offers, as `gemel doctor` finds it.
 
     Args:
         client: A connected client.
@@ -33,4 +33,4 @@ async def assert_fits_hosts(
     findings = at_least(await examine(client, hosts), severity)
     if findings:
         lines = "\n".join(f"  {one.severity}: {one}" for one in findings)
-        raise AssertionError(f"hosts can't take what the server offers:\n{lines}")
+        raise AssertionError(f"hosts don't support what the server offers:\n{lines}")

@@ -144,7 +144,7 @@ def _is_encoded(part: dict[str, Any]) -> bool:
 class _Schemas(GenerateJsonSchema):
     """Lists what pydantic reads and writes where its own generator lists something else.
 
-    Keys of objects are listed like other values, also where they aren't strings. An enum or a Literal has a keyword with those
+    Keys of objects are listed like other values, even where they aren't strings. An enum or a Literal has a keyword with those
     values that are read from keys.
     """
 
@@ -199,7 +199,7 @@ class _Schemas(GenerateJsonSchema):
     def tagged_union_schema(self, schema: Any) -> dict[str, Any]:
         made = super().tagged_union_schema(schema)
         if tag := made.pop("discriminator", {}).get("propertyName"):
-            made["required"] = [tag]  # also if it has a default
+            made["required"] = [tag]  # even if it has a default
         return made
 
     def default_schema(self, schema: Any) -> dict[str, Any]:

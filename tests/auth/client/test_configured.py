@@ -67,7 +67,7 @@ async def test_an_entry_names_its_client_authorization_server_and_parameters() -
 
 
 class Both:
-    """A person who can log in at two authorization servers."""
+    """A person who can log in to two authorization servers."""
 
     redirect_uri = "http://localhost:8765/callback"
 

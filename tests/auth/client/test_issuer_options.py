@@ -15,7 +15,7 @@ from tests.transports.scripted_http import Asked
 
 
 async def log_in(double: AuthDouble, **options: Any) -> None:
-    """Log in at the authorization server of the double as a client that is registered there."""
+    """Log in to the authorization server of the double as a client that is registered there."""
     double.clients["mine"] = {"redirect_uris": ["*"]}
     options = {"client_id": "mine", "issuer": double.issuer, "authorizer": double.person(), **options}
     async with Client(double.url, auth=OAuth(**options)) as client:

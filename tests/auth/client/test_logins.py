@@ -63,7 +63,7 @@ async def test_a_client_that_was_registered_at_the_old_server_is_an_error_at_a_n
             await client.list_tools()
             first.resource_metadata["authorization_servers"] = [second.issuer]
             first.tokens.clear()
-            with pytest.raises(AuthorizationFailed, match="If it is registered at the new one, too, say so"):
+            with pytest.raises(AuthorizationFailed, match="If it is registered with the new one, too, say so"):
                 await client.list_tools()
         assert "/token" not in second.paths(second.authority)
         assert "/register" not in [*first.paths(first.authority), *second.paths(second.authority)]

@@ -139,7 +139,7 @@ async def test_nobody_logs_in() -> None:
     texts: list[str] = []
     login = BrowserLogin(open_url=lambda url: False, show=texts.append, timeout=0.05)
     uri = login.redirect_uri
-    with pytest.raises(AuthorizationFailed, match=r"Nobody logged in at login\.example\.com within 0\.05 seconds"):
+    with pytest.raises(AuthorizationFailed, match=r"Nobody logged in to login\.example\.com within 0\.05 seconds"):
         await login.authorize(login_url(uri))
     assert "open this page in a browser" in texts[0]
     with pytest.raises(ConnectionRefusedError):
@@ -235,7 +235,7 @@ async def test_without_a_display_no_browser_is_started(monkeypatch: pytest.Monke
     login = BrowserLogin(show=texts.append, timeout=0.05)
     with pytest.raises(AuthorizationFailed):
         await login.authorize(login_url(login.redirect_uri))
-    assert texts[0].startswith("To log in at login.example.com, open this page")
+    assert texts[0].startswith("To log in to login.example.com, open this page")
 
 
 # ---------------------------------------------------------------- pasted addresses

@@ -78,7 +78,7 @@ async def test_a_person_who_says_no_is_not_sent_to_the_provider() -> None:
 
 
 class Person:
-    """Logs in at the proxy with a browser, for Gemel's own client."""
+    """Logs in to the proxy with a browser, for Gemel's own client."""
 
     redirect_uri = CALLBACK
 

@@ -1,4 +1,4 @@
-"""A person who logs in at a real browser."""
+"""A person who logs in with a real browser."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Shell:
         return process.returncode, out.decode(), err.decode()
 
     async def log_in(self, page: Page, url: str, *words: str) -> None:
-        """Log in at the page whose URL the command shows."""
+        """Log in to the page whose URL the command shows."""
         process = await self.start("auth", "login", url, *words)
         assert process.stderr is not None
         text = ""

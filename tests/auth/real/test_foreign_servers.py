@@ -1,4 +1,4 @@
-"""Gemel's client logs in at the example servers of the official SDKs, with a real browser."""
+"""Gemel's client logs in to the example servers of the official SDKs, with a real browser."""
 
 from __future__ import annotations
 

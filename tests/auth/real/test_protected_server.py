@@ -1,4 +1,4 @@
-"""Clients log in at a Gemel server that a real authorization server protects: ours and the official ones, in both eras."""
+"""Clients log in to a Gemel server that a real authorization server protects: ours and the official ones, in both eras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logins at a real authorization server that does what differs at identity providers, with a real browser.
+"""Logins to a real authorization server that does what differs at identity providers, with a real browser.
 
 The facts are those of `tests/auth/providers.py`; `tests/auth/client/test_providers.py` plays all of them without a browser.
 """

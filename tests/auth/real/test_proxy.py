@@ -1,4 +1,4 @@
-"""Clients register and log in at an OAuth proxy in front of a real authorization server that registers nobody."""
+"""Clients register and log in to an OAuth proxy in front of a real authorization server that registers nobody."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def ask(url: str, auth: OAuth, tool: str, era: Literal["2025", "auto"] = "
 async def test_a_person_logs_in_and_again_for_a_further_scope(
     provider: AuthorizationServer, url: str, page: Page, era: Literal["2025", "auto"]
 ) -> None:
-    """The second login finds the person logged in at the provider: one redirect leads through all servers."""
+    """The second login finds the person logged in with the provider: one redirect leads through all servers."""
     with PersonAtBrowser(page) as person:
         auth = login(person)
         assert await ask(url, auth, "whoami", era) == "ada: notes"

@@ -195,7 +195,7 @@ async def test_who_has_proven_a_token_is_known_to_the_handler() -> None:
     server: Server[Any] = Server("notes", auth=own_tokens(key))
     server.tool("add")(named)
     async with serving(server) as site:
-        for _ in range(2):  # also when the token is remembered
+        for _ in range(2):  # even when the token is remembered
             headers, body = modern_call("add")
             reply = await site.ask({**headers, **proven(site, key, "bound")}, body)
             assert text_of(reply.json()) == "anna"

@@ -178,7 +178,7 @@ async def test_a_server_can_t_fill_the_client(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("era", ["2025", "2026"])
 async def test_a_task_is_cancelled_by_its_own_request(era: Any) -> None:
-    """CANC-09, TEX-19: not with the notification that cancels requests, also when a call that must be a task takes too long."""
+    """CANC-09, TEX-19: not with the notification that cancels requests, even when a call that must be a task takes too long."""
     times = {"createdAt": "2025-11-25T10:30:00Z", "lastUpdatedAt": "2025-11-25T10:30:00Z"}
     task = {"taskId": "t1", "status": "working", **times, **({"ttl": 9000} if era == "2025" else {"ttlMs": 9000})}
     tool = {"name": "work", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}

@@ -1,4 +1,4 @@
-"""The official Python SDK's client logs in at a server. Runs in the peers environment.
+"""The official Python SDK's client logs in to a server. Runs in the peers environment.
 
     client_auth_python.py URL ERA CALLBACK [CLIENT_METADATA_URL]
     client_auth_python.py URL ERA --credentials CLIENT_ID CLIENT_SECRET

@@ -58,7 +58,7 @@ def test_what_may_come_twice_is_joined_as_http_has_it() -> None:
 
 @pytest.mark.parametrize("name", [b"host", b"origin", b"content-type", b"content-length", b"authorization"])
 def test_what_must_be_single_is_named_when_it_comes_twice(name: bytes) -> None:
-    """RFC 9112 §3.2: also when both say the same."""
+    """RFC 9112 §3.2: even when both say the same."""
     refusal = head_of([(name, b"a"), (b"x", b"y"), (name, b"a")]).barred
     assert refusal == Refusal(400, f"Headers that must be sent once came more than once: {name.decode()}")
 

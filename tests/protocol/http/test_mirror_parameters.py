@@ -158,7 +158,7 @@ def test_two_properties_with_one_header_are_refused(twin: str) -> None:
     ],
 )
 def test_an_annotation_below_a_keyword_with_one_schema_is_refused(keyword: str) -> None:
-    """HDR-12: also when properties lead on from there."""
+    """HDR-12: even when properties lead on from there."""
     for inner in (marked(), of(b=marked())):
         with pytest.raises(DefinitionError, match="is not reached through `properties` alone"):
             collect_param_headers(of(a={keyword: inner}))

@@ -202,7 +202,7 @@ def test_elsewhere_only_pages_of_the_server_itself_are_let_in(host: str, origin:
 
 @pytest.mark.parametrize("name", [b"host", b"origin", b"content-type", b"authorization"])
 def test_headers_that_must_be_single_are_400_when_they_came_twice(name: bytes) -> None:
-    """RFC 9112 §3.2: also if both are allowed; nobody takes the first and ignores the second."""
+    """RFC 9112 §3.2: even if both are allowed; nobody takes the first and ignores the second."""
     raw = [
         (b"host", b"localhost"),
         (b"origin", b"http://localhost"),

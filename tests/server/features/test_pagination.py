@@ -57,7 +57,7 @@ def test_all_pages_together_are_the_list(keys: list[str], size: int) -> None:
     st.data(),
 )
 def test_items_that_stay_are_sent_once_whatever_comes_and_goes(keys: list[str], size: int, data: st.DataObject) -> None:
-    """PAGE-06: also if the very item that a cursor names is removed."""
+    """PAGE-06: even if the very item that a cursor names is removed."""
     staying = set(data.draw(st.lists(st.sampled_from(keys), unique=True)))
     items = [Item(key) for key in keys]
     sent: list[str] = []

@@ -465,7 +465,7 @@ def test_two_names_for_one_tool_are_told() -> None:
 
 @both_eras
 async def test_the_error_of_another_server_is_not_passed_on(era: Era, caplog: pytest.LogCaptureFixture) -> None:
-    """A CallError that leaves a handler is an internal failure, also when it is a ToolError."""
+    """A CallError that leaves a handler is an internal failure, even when it is a ToolError."""
     inner, outer = Server("inner"), Server("outer")
 
     @inner.tool

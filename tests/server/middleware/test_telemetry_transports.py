@@ -283,7 +283,7 @@ async def test_an_http_session_that_its_client_leaves_behind_has_an_error_type(
     ("transport", "era"), [("memory", "2025"), ("memory", "2026"), ("tcp", "2025"), ("http", "2025"), ("http", "2026")]
 )
 def test_a_call_without_a_provider_runs_nothing_of_telemetry(transport: str, era: str, imported: bool) -> None:
-    """Nothing is imported that records, and no function or line of it runs: also if a library has imported the API."""
+    """Nothing is imported that records, and no function or line of it runs: even if a library has imported the API."""
     code = f"""
         import asyncio, sys
         from pathlib import Path

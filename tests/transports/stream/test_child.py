@@ -336,7 +336,7 @@ async def test_standard_error_is_passed_on_as_it_comes(capsys: pytest.CaptureFix
 
 @on_both_loops
 async def test_standard_error_can_go_to_a_file_or_line_by_line_to_a_function(tmp_path: Path) -> None:
-    """STDIO-03: UTF-8, also where a chunk ends within a character; a function that fails is called no more."""
+    """STDIO-03: UTF-8, even where a chunk ends within a character; a function that fails is called no more."""
     code = "sys.stderr.buffer.write('höher\\r\\n\\nzwei'.encode()); sys.stderr.flush(); sys.exit()"
     lines: list[str] = []
 

@@ -73,7 +73,7 @@ class CallbackServer:
 
     def _reserve(self) -> list[socket.socket]:
         """Bind all addresses of the host to one port: nobody else may take what is sent to one of them."""
-        # A free port that was registered at an authorization server is used again, if it can be.
+        # A free port that was registered with an authorization server is used again, if it can be.
         ports = [self._port] if self._is_fixed else [*([self._port] if self._port else []), *[0] * _TRIES]
         reason = ""
         for port in ports:

@@ -194,7 +194,7 @@ def redeem(
         note: Notes what is left out of the response.
 
     Returns:
-        The flow; its result are the tokens.
+        The flow; its result is the tokens.
 
     Raises:
         TokenRequestFailed: The server refuses.
@@ -238,7 +238,7 @@ def refresh(
         note: Notes what is left out of the response.
 
     Returns:
-        The flow; its result are the new tokens.
+        The flow; its result is the new tokens.
 
     Raises:
         TokenRequestFailed: The server refuses.

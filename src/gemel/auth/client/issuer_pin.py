@@ -19,7 +19,7 @@ class IssuerPin:
         Args:
             issuer: The issuer.
             url: The MCP server that named it.
-            again: Whether a person wants a new login at this MCP server, also if that has another authorization server now.
+            again: Whether a person wants a new login to this MCP server, even if that has another authorization server now.
 
         Raises:
             AuthorizationFailed: The credentials were used at another one.

@@ -143,7 +143,7 @@ class MachineAuth(ABC):
 
     @abstractmethod
     async def _grant(self, fetcher: Fetcher, found: Discovered, scopes: tuple[str, ...]) -> dict[str, str | None]:
-        """The parameters of the token request, but for those that authenticate the client."""
+        """The parameters of the token request, except for those that authenticate the client."""
 
     @property
     def is_for_one_issuer(self) -> bool:
@@ -337,7 +337,7 @@ class ClientCredentials(MachineAuth):
     """Authorize as the client itself (`grant_type=client_credentials`).
 
     Args:
-        client_id: The id of the client, which is registered at the authorization server.
+        client_id: The id of the client, which is registered with the authorization server.
         client_secret: Its secret.
         private_key: Its private key for `private_key_jwt`, in place of a secret: PEM text, or a JSON Web Key.
         algorithm: The signature algorithm of the key, such as "ES256"; by default what fits the key.
@@ -422,7 +422,7 @@ class WorkloadIdentity(MachineAuth):
 
 
 class EnterpriseAuth(MachineAuth):
-    """Authorize as an employee who is logged in at the identity provider of the company, without another login.
+    """Authorize as an employee who is logged in with the identity provider of the company, without another login.
 
     The identity assertion is exchanged at the identity provider for a grant (ID-JAG), which the authorization server of the
     MCP server turns into an access token.

@@ -102,13 +102,13 @@ class ServerChoices(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class OAuth:
-    """Logs in at MCP servers: `Client(url, auth="oauth")`, or `auth=OAuth(…)` with options.
+    """Logs in to MCP servers: `Client(url, auth="oauth")`, or `auth=OAuth(…)` with options.
 
     When a server asks for authorization, its authorization server is looked up, this client is registered there if need be, a
     person logs in with the browser, and the request is repeated. Tokens are refreshed before they expire.
 
     Args:
-        client_id: The id of a client that you registered at the authorization server.
+        client_id: The id of a client that you registered with the authorization server.
         client_secret: Its secret, if it has one.
         auth_method: How it sends its secret: "client_secret_basic" or "client_secret_post"; by default what the authorization
             server supports.
@@ -231,7 +231,7 @@ class OAuth:
 
 
 class OAuthCredentials:
-    """The login at one server. See `Credentials`.
+    """The login to one server. See `Credentials`.
 
     Args:
         oauth: The options.
@@ -331,7 +331,7 @@ class OAuthCredentials:
         """Log in now, unless somebody is logged in with a token that is valid or can be refreshed.
 
         Args:
-            again: Log in also if somebody is logged in. The login before stays until the new one is there.
+            again: Log in even if somebody is logged in. The login before stays until the new one is there.
 
         Returns:
             The tokens.
@@ -357,7 +357,7 @@ class OAuthCredentials:
             if before is not None and self._source is not None and before.key != self._source.key:
                 await self._forget(before)  # that of another client
         if tokens is None:
-            raise AuthorizationFailed(f"The login at {self.url} was not kept")
+            raise AuthorizationFailed(f"The login to {self.url} was not kept")
         return tokens
 
     async def logout(self) -> bool:
@@ -502,7 +502,7 @@ class OAuthCredentials:
         if entry and is_other and not again and self._oauth.registered is not None and self._choices.issuer is None:
             raise AuthorizationFailed(
                 f"{self.url} is authorized by {found.issuer} now, and was by {entry.issuer}, where the client "
-                f"{self._client_id()!r} belongs. If it is registered at the new one, too, say so: OAuth(issuer=…)"
+                f"{self._client_id()!r} belongs. If it is registered with the new one, too, say so: OAuth(issuer=…)"
             )
         if entry and not is_other and self._oauth.keep_client and self._oauth.registered is None:
             key = str(entry.client.get("key", key))  # of the client that was named at an earlier login
@@ -521,7 +521,7 @@ class OAuthCredentials:
         return entry is not None and entry.issuer == found.issuer
 
     async def _entry(self) -> Tokens | None:
-        """What is stored about the login so far; None also if that can't be read, since a new login takes its place."""
+        """What is stored about the login so far; None even if that can't be read, since a new login takes its place."""
         try:
             return await self._oauth.store.get(self._index)
         except TokenStoreError:

@@ -30,7 +30,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory for its user only. Raises TokenStoreError, also if other users can write to one that exists."""
+    """Make a directory for its user only. Raises TokenStoreError if it fails, or if others can write to one that exists."""
     with file_errors(path):
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if _POSIX:

@@ -51,7 +51,7 @@ def choose_client(
     Args:
         found: The authorization server.
         plan: What the client can be.
-        stored: A registration at this authorization server, None without.
+        stored: A registration with this authorization server, None without.
         now: The time in Unix seconds.
 
     Returns:

@@ -256,7 +256,7 @@ def request_tokens(
         note: Notes what is left out of the response.
 
     Returns:
-        The flow; its result are the tokens. Scopes that the server does not name are those that were requested.
+        The flow; its result is the tokens. Scopes that the server does not name are those that were requested.
 
     Raises:
         TokenRequestFailed: The server refuses.

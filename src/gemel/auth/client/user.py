@@ -111,16 +111,16 @@ class BrowserLogin:
         async with self._server.listen(partial(_belongs, state=query["state"])) as redirected:
             has_opened = (self._open_url is not None or has_browser()) and await open_page(url, self._open_url)
             if has_opened:
-                self._show(f"Log in at {host} in the browser. If it did not open, open this page:\n{url}")
+                self._show(f"Log in to {host} in the browser. If it did not open, open this page:\n{url}")
             else:
-                self._show(f"To log in at {host}, open this page in a browser on this machine:\n{url}")
+                self._show(f"To log in to {host}, open this page in a browser on this machine:\n{url}")
             try:
                 async with asyncio.timeout(self._timeout):
                     return await redirected
             except TimeoutError:
                 dropped = self._server.dropped
                 why = f"; {dropped} answers that did not belong to this login were refused" if dropped else ""
-                raise AuthorizationFailed(f"Nobody logged in at {host} within {self._timeout:g} seconds{why}") from None
+                raise AuthorizationFailed(f"Nobody logged in to {host} within {self._timeout:g} seconds{why}") from None
 
     def close(self) -> None:
         """Give the reserved port back. It is reserved again when it is needed."""
@@ -173,7 +173,7 @@ class PasteLogin:
         query = _check_url(url, self.redirect_uri)
         host = urlsplit(url).netloc
         self._show(
-            f"To log in at {host}, open this page in any browser:\n{url}\n"
+            f"To log in to {host}, open this page in any browser:\n{url}\n"
             f"Then paste the address that it ends at. It begins with {self.redirect_uri}, and the page may be empty."
         )
         try:
@@ -187,8 +187,8 @@ class PasteLogin:
                     except AuthorizationFailed as exc:
                         self._show(str(exc))
         except TimeoutError:
-            raise AuthorizationFailed(f"Nobody logged in at {host} within {self._timeout:g} seconds") from None
-        raise AuthorizationFailed(f"Nobody logged in at {host}: no address of the redirect was pasted")
+            raise AuthorizationFailed(f"Nobody logged in to {host} within {self._timeout:g} seconds") from None
+        raise AuthorizationFailed(f"Nobody logged in to {host}: no address of the redirect was pasted")
 
 
 class CallbackLogin:

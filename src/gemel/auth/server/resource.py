@@ -362,7 +362,7 @@ class TokenAuth:
         return self._resource is not None
 
     def _metadata_url(self, scope: Scope) -> str:
-        """The URL of the metadata for the client of a request: one that reaches this app, also when it is mounted.
+        """The URL of the metadata for the client of a request: one that reaches this app, even when it is mounted.
 
         Below a mount point, or a prefix that a proxy strips, the well-known path at the root of the host may belong to others.
         """

@@ -21,7 +21,9 @@ def _auth(command: CommandParser) -> None:
     way.add_argument("--paste", action="store_true", help="log in with any browser, and paste where it ends")
     command.add_argument("--port", type=int, metavar="PORT", help="the port of the redirect URI (default: a free one)")
     command.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="a scope to ask for")
-    command.add_argument("--client-id", metavar="ID", help="the client that you registered at the authorization server")
+    command.add_argument(
+        "--client-id", metavar="ID", help="the client that you registered with the authorization server"
+    )
     command.add_argument(
         "--auth-method",
         choices=("client_secret_basic", "client_secret_post"),
@@ -35,7 +37,7 @@ def _auth(command: CommandParser) -> None:
 
 COMMANDS = {
     "auth": Command(
-        "log in at a server, log out, show the login",
+        "log in to a server, log out, show the login",
         _auth,
         (
             "auth login https://example.com/mcp",

@@ -80,7 +80,11 @@ def _listen(command: CommandParser) -> None:
 def _ping(command: CommandParser) -> None:
     add_target(command)
     command.add_argument(
-        "--count", type=_count, default=4, metavar="N", help="how often, 0 until Ctrl-C (default: %(default)s)"
+        "--count",
+        type=_count,
+        default=4,
+        metavar="N",
+        help="how many requests; 0 for no end but Ctrl-C (default: %(default)s)",
     )
     command.add_argument(
         "--interval",
@@ -154,7 +158,7 @@ def _tasks(command: CommandParser) -> None:
         "action", choices=actions, metavar="ACTION", help="list, get (the state), result (wait for it), or cancel"
     )
     add_target(command)
-    command.add_argument("id", nargs="?", metavar="ID", help="the id of the task, but for list")
+    command.add_argument("id", nargs="?", metavar="ID", help="the id of the task; none for list")
     add_result(command)
 
 

@@ -83,7 +83,7 @@ COMMANDS = {
         "contracts.diff",
     ),
     "doctor": Command(
-        "show what known hosts can't take of a server",
+        "show what known hosts don't support in a server",
         _doctor,
         ("doctor weather.py", "doctor https://example.com/mcp --host gemini-cli --fail-on degrades"),
         "contracts.doctor",

@@ -113,13 +113,17 @@ def add_options(command: CommandParser, declaration: type, *names: str, note: st
     for name in names:
         option = options_of(declaration)[name]
         kind, choices = _kind(declaration, name)
-        text = option.meaning.removesuffix(".")
+        text = option.meaning.removesuffix(".").removeprefix("Whether ")
         default = f" (default: {option.default})" if option.default and kind is not bool else ""
         flag, metavar = f"--{name.replace('_', '-')}", name.rpartition("_")[2].upper()
         meaning = f"{text[0].lower()}{text[1:]}{default}{note}".replace("%", "%%")
         if kind is bool and option.default:
             command.add_argument(
-                flag.replace("--", "--no-"), dest=name, action="store_false", default=None, help=f"not: {meaning}"
+                flag.replace("--", "--no-"),
+                dest=name,
+                action="store_false",
+                default=None,
+                help=f"turn off (on by default): {meaning}",
             )
         elif kind is bool:
             command.add_argument(flag, action="store_true", default=None, help=meaning)

@@ -79,7 +79,7 @@ def add_network(command: CommandParser) -> None:
 
 def add_issuer(command: CommandParser) -> None:
     """Add what a login may use as the authorization server, and what that one needs; see `gemel.cli.network`."""
-    command.add_argument("--issuer", metavar="URL", help="the only authorization server to log in at")
+    command.add_argument("--issuer", metavar="URL", help="the only authorization server to log in to")
     command.add_argument(
         "--accept-issuer",
         action="append",

@@ -39,7 +39,7 @@ def load(target: str, *, is_module: bool = False) -> Server[Any]:
 
     Args:
         target: The file or module, and the name.
-        is_module: Whether it is a module, also if there is a file of that name.
+        is_module: Whether it is a module, even if there is a file of that name.
 
     Raises:
         StartError: There is none, or there are several.

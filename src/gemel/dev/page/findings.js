@@ -1,4 +1,4 @@
-// What known hosts can't take of this server.
+// What known hosts don't support in a server.
 import { chip, h, link, name, number, plain, select, setOptions, show, visible } from "./dom.js";
 import { store } from "./store.js";
 import { View } from "./view.js";
@@ -14,7 +14,7 @@ export default class FindingsView extends View {
     this.least = select("Severity", [["degrades", "Degrades and breaks"], ["breaks", "Breaks"], ["note", "All"]], changed, "findings");
     this.host = select("Host", [["", "All hosts"]], changed);
     this.body = h("div");
-    this.page("What known hosts can't take of this server, with the report or documentation behind each rule.", [this.least, this.host], this.body);
+    this.page("What known hosts don't support in this server, with the report or documentation behind each rule.", [this.least, this.host], this.body);
   }
 
   update() {

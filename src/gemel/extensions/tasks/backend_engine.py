@@ -505,7 +505,7 @@ class _LoopEngine:
             for task_id, entry in (await bucket.read()).items():
                 if entry.owner not in ("", self._process):
                     others.add(entry.owner)
-                elif task_id not in self._owned:  # also if it was entered for this process by an edit that failed later
+                elif task_id not in self._owned:  # even if it was entered for this process by an edit that failed later
                     self._waiting[task_id] = None
                 elif entry.woken and task_id in self._running:
                     self._say(task_id)

@@ -219,7 +219,7 @@ class ServedRequest(msgspec.Struct, eq=False):
             self.respond(500, TEXT_TYPE, b"Internal Server Error", ())
 
     def detach(self) -> None:
-        """Go on without a task when the present one is over, until `run`."""
+        """Go on without a task when the current one is over, until `run`."""
         self.detached = True
 
     # ---------------------------------------------------------------- the body
@@ -343,7 +343,7 @@ class ServedRequest(msgspec.Struct, eq=False):
             self._unfinished = False
             if self.event is not None:
                 self.event.set()
-            # As the head said, also if the server is stopping now: the next request may be on its way.
+            # As the head said, even if the server is stopping now: the next request may be on its way.
             self._connection.answered(not self._keep_alive or not self.complete)
         return True
 

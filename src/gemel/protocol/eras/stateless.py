@@ -115,7 +115,7 @@ class StatelessEra(Era):
         return False
 
     def client_info(self, meta: RequestMeta | None, handshake: Handshake) -> Implementation | None:
-        """None also where the client sent something malformed: it is for display only."""
+        """None even where the client sent something malformed: it is for display only."""
         if meta is None or meta.client_info is NOTHING:
             return None
         try:

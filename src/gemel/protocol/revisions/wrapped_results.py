@@ -11,7 +11,7 @@ from gemel.schema.tools import WRAP_MARKERS, CallToolResult
 
 
 class ToolValueResult(CallToolResult[Any], kw_only=True):
-    """The result of a tool whose output schema is wrapped: so is its structured content, also if it is an object."""
+    """The result of a tool whose output schema is wrapped: so is its structured content, even if it is an object."""
 
 
 #: Keywords whose values are data, and those whose values map names to schemas.

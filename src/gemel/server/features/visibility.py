@@ -303,7 +303,7 @@ class Visibility:
         return item.name not in self._off and self._off_tags.isdisjoint(item.tags)
 
     def seen(self, item: Item, ctx: Context[Any]) -> Any:
-        """What the caller of a request sees of an enabled item; None for nothing, also if a condition raises."""
+        """What the caller of a request sees of an enabled item; None for nothing, even if a condition raises."""
         if item.hides and not has_scopes(ctx, item.scopes):
             return None
         caller = Caller(ctx)

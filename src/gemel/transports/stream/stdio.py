@@ -76,7 +76,7 @@ async def serve_stdio(
 
 @contextlib.contextmanager
 def _announced_hangup(fd: int) -> Iterator[None]:
-    """Inside the context, announce a stop when the other end of `fd` is closed, also while the event loop is blocked."""
+    """Inside the context, announce a stop when the other end of `fd` is closed, even while the event loop is blocked."""
     if not hasattr(select, "poll"):  # Windows
         yield
         return

@@ -86,7 +86,7 @@ def start_in_job(
     Args:
         command_line: As `windows_command_line` makes it.
         environment: All variables of the new process.
-        cwd: The folder to start it in; None for the present one.
+        cwd: The folder to start it in; None for the current one.
 
     Raises:
         OSError: It can't be started.

@@ -201,7 +201,7 @@ async def test_notifications_and_replies_do_not_wait_for_calls() -> None:
 
 @pytest.mark.parametrize("where", ["head", "body"])
 async def test_cancelling_the_caller_closes_the_stream_so_that_the_server_sees_it(where: str) -> None:
-    """CANC-03: also while not even the head of the response has come."""
+    """CANC-03: even while not even the head of the response has come."""
     asked_for, closed = asyncio.Event(), asyncio.Event()
 
     async def hanging(asked: Asked, answer: Answer) -> None:

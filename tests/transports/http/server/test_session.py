@@ -852,7 +852,7 @@ async def test_a_handler_of_initialized_asks_on_the_stream_that_the_client_opens
 
 
 async def test_without_an_open_stream_the_client_can_not_be_asked() -> None:
-    """At once, but for the handler of `initialized`, which waits for the stream a few seconds."""
+    """At once, except for the handler of `initialized`, which waits for the stream a few seconds."""
     server, came = curious_server()
     async with serving(server) as site:
         session = await site.session()

@@ -345,7 +345,7 @@ async def test_the_standing_stream_is_resumed_in_another_process(pair: list[App]
 
 
 async def test_of_two_gets_in_two_processes_the_later_one_has_the_stream(pair: list[App]) -> None:
-    """LHTTP-13: also if they come at once. The other one ends, without messages."""
+    """LHTTP-13: even if they come at once. The other one ends, without messages."""
     a, b = pair
     session = await a.site.session()
     for number in range(3):

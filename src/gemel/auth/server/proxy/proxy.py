@@ -1,6 +1,6 @@
 """The OAuth proxy: an authorization server of our own, in front of an identity provider that knows no dynamic registration.
 
-Clients register here and get tokens of this server; people log in at the provider, where the proxy is the one registered
+Clients register here and get tokens of this server; people log in with the provider, where the proxy is the one registered
 application. Specification: Authorization; Security Best Practices, "Confused Deputy Problem".
 """
 
@@ -65,7 +65,7 @@ from gemel.shares import address_share
 
 logger = logging.getLogger("gemel")
 
-#: Seconds for a person to decide, and then to log in at the provider.
+#: Seconds for a person to decide, and then to log in with the provider.
 LOGIN_SECONDS: Final = 600.0
 #: Seconds for which an access token is accepted without a look into the store. A revoked one is good for so long elsewhere.
 CHECK_SECONDS: Final = 30.0
@@ -145,7 +145,7 @@ class OAuthProxy(TokenAuth):
         provider_scopes: Scopes that the provider must grant, a part of those that it is asked for. A login without them is
             refused, and ends when the provider takes them back.
         allow: Called with the claims of the user at each login, and again at each refresh: whether this user may. By default
-            everybody may who can log in at the provider, which for public ones is everybody.
+            everybody may who can log in with the provider, which for public ones is everybody.
         backend: Where grants are kept, encrypted: `sqlite:///path`, or an object. By default the backend of the server if other
             processes share it, else the memory of this process.
         keys: Secrets of at least 32 bytes, the current one first; old ones stay for a time when keys change. They sign the ids of
@@ -258,7 +258,7 @@ class OAuthProxy(TokenAuth):
 
     @property
     def callback_url(self) -> str:
-        """The redirect URI to register at the provider."""
+        """The redirect URI to register with the provider."""
         return f"{self.issuer}/auth/callback"
 
     def use_backend(self, backend: ServerBackend, /) -> None:

@@ -81,7 +81,7 @@ def without_port(uri: str) -> str:
 
 
 def matches(registered: Collection[str], uri: str) -> bool:
-    """Whether the redirect URI of a request equals a registered one, character for character but for loopback ports.
+    """Whether the redirect URI of a request equals a registered one, character for character except for loopback ports.
 
     Args:
         registered: Checked redirect URIs.

@@ -175,7 +175,7 @@ class Clients:
                 self._has_warned = True
                 logger.warning(
                     "A client is refused whose id was signed with other keys, or forged. If clients are refused again and again, "
-                    "let all processes of this server have the same OAuthProxy(keys=…), with former keys after the present one"
+                    "let all processes of this server have the same OAuthProxy(keys=…), with former keys after the current one"
                 )
             return None
         return ProxyClient(client_id, name, tuple(uris))
@@ -206,7 +206,7 @@ class Clients:
         """Check that browsers may be sent to a redirect URI.
 
         Raises:
-            OAuthError: `invalid_redirect_uri`: not with the present options, whatever was accepted before.
+            OAuthError: `invalid_redirect_uri`: not with the current options, whatever was accepted before.
         """
         try:
             check_redirect_uri(uri, self._schemes)

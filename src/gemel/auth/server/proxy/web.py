@@ -148,7 +148,7 @@ async def _while_connected(work: Coroutine[Any, Any, WebReply], receive: Receive
 
 
 async def _has_left(receive: Receive) -> bool:
-    """Wait until the client leaves; the body was read, but for the empty one of a GET. False if something else comes."""
+    """Wait until the client leaves; the body was read, except for the empty one of a GET. False if something else comes."""
     try:
         message = await receive()
         if message["type"] == "http.request" and not message.get("body") and not message.get("more_body"):

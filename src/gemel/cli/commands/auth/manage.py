@@ -1,4 +1,4 @@
-"""`gemel auth`: log in at a server, log out, show the login, print its token."""
+"""`gemel auth`: log in to a server, log out, show the login, print its token."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def _login(options: argparse.Namespace, url: str, configured: dict[str, An
     credentials = oauth.bind(url, network_of(options))
     tokens = await credentials.login(again=bool(options.client_id or options.scope))
     scopes = f" with the scopes {' '.join(tokens.scopes)}" if tokens.scopes else ""
-    print(f"Logged in at {tokens.issuer}{escape_line(scopes)}.", file=sys.stderr)
+    print(f"Logged in to {tokens.issuer}{escape_line(scopes)}.", file=sys.stderr)
     return 0
 
 
@@ -109,7 +109,7 @@ def _read_secret(path: str | None) -> str | None:
 
 async def _logout(options: argparse.Namespace, url: str) -> int:
     is_gone = await command_oauth(Nobody()).bind(url, network_of(options)).logout()
-    print(f"Logged out of {url}." if is_gone else f"Nobody is logged in at {url}.", file=sys.stderr)
+    print(f"Logged out of {url}." if is_gone else f"Nobody is logged in to {url}.", file=sys.stderr)
     return 0
 
 
@@ -136,12 +136,12 @@ async def _status(options: argparse.Namespace, url: str) -> int:
 
 def _lines(status: dict[str, object]) -> list[str]:
     if not status["loggedIn"]:
-        return [f"Nobody is logged in at {status['url']}: gemel auth login {status['url']} logs in"]
+        return [f"Nobody is logged in to {status['url']}: gemel auth login {status['url']} logs in"]
     scopes = status["scopes"]
     assert isinstance(scopes, list)
     left = "when the server says so" if status["expiresIn"] is None else f"in {status['expiresIn']} seconds"
     renewal = ", then it is refreshed" if status["refreshable"] else ""
-    lines = [f"Logged in at {status['url']}", f"issuer: {status['issuer']}", f"client: {status['clientId']}"]
+    lines = [f"Logged in to {status['url']}", f"issuer: {status['issuer']}", f"client: {status['clientId']}"]
     lines += [f"scopes: {' '.join(scopes)}"] if scopes else []
     return [escape_line(line) for line in [*lines, f"the token expires {left}{renewal}"]]
 
@@ -149,7 +149,7 @@ def _lines(status: dict[str, object]) -> list[str]:
 async def _token(options: argparse.Namespace, url: str) -> int:
     tokens = await command_oauth(Nobody()).bind(url, network_of(options)).tokens()
     if tokens is None:
-        raise AuthorizationFailed(f"Nobody is logged in at {url}: run gemel auth login {url}")
+        raise AuthorizationFailed(f"Nobody is logged in to {url}: run gemel auth login {url}")
     if tokens.token_type == "DPoP":
         raise AuthorizationFailed("The token of this login is bound to a key: it is of no use elsewhere")
     if options.json:

@@ -1,4 +1,4 @@
-"""`gemel doctor`: show what known hosts can't take of a server."""
+"""`gemel doctor`: show what known hosts don't support in a server."""
 
 from __future__ import annotations
 

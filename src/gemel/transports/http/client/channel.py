@@ -531,7 +531,7 @@ class HttpChannel:
     async def _wait_for_slot(self, pending: Pending) -> bool:
         """Wait until a request may be opened. Returns False if it is over meanwhile. Raises ChannelClosed.
 
-        `asyncio.Semaphore` enters six functions also where there is room.
+        `asyncio.Semaphore` enters six functions even where there is room.
         """
         waiter = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
@@ -738,7 +738,9 @@ class HttpChannel:
                 if self._revision is None or not knows(self._revision, "batches"):
                     self._conversation.note("batch", f"{about}: {excerpt(data)}")
         except ProtocolError as exc:
-            raise InvalidResponse(f"{about}: the server sent data that is not a message: {exc}: {excerpt(data)}") from exc
+            raise InvalidResponse(
+                f"{about}: the server sent data that is not a message: {exc}: {excerpt(data)}"
+            ) from exc
         answers = None if pending is None or resumed else pending.id
         for item in items:
             try:

@@ -367,7 +367,7 @@ class Exchange(Record):
             self._disconnected("the server is stopping")
 
     def detach(self) -> None:
-        """Go on without a task when the present one is over."""
+        """Go on without a task when the current one is over."""
         self.detached = True
         self._lock = None  # nothing is being written
         self.raw.detach()

@@ -79,7 +79,7 @@ class RawExchange(Protocol):
     can_detach: ClassVar[bool]
 
     def detach(self) -> None:
-        """Go on without a task when the present one is over, until `run`."""
+        """Go on without a task when the current one is over, until `run`."""
 
     def run(self, serve: Callable[[Any], Awaitable[None]], /) -> None:
         """Serve the rest of a detached exchange, by `serve(self)` in a new task."""

@@ -105,7 +105,7 @@ class PostChannel(Record):
         return self._exchange.raw.can_detach
 
     def detach(self) -> None:
-        """Go on without a task when the present one is over."""
+        """Go on without a task when the current one is over."""
         self._exchange.detach()
 
     def resume(self) -> None:
