@@ -89,9 +89,9 @@ def table(case: Case, rows: Mapping[str, Mapping[str, Any]]) -> str:
             cells += [_range(row["wall_ms"], "{:.0f}"), _range([value / 1e3 for value in row["cpu_us"]], "{:.0f}")]
         else:
             cells += [f"{row['per_second'][0]:,.0f}", _range(row["cpu_us"], "{:.1f}")]
-        cells += [_range(row.get(f"of_{other.lower().replace(' ', '_')}"), "{:.3f}") for other in others]
+        cells += [_ratios(row.get(f"of_{other.lower().replace(' ', '_')}")) for other in others]
         cells += [_range(row.get(f"above_{base}"), "{:.1f}")] if base is not None else []
-        cells += [_range(row.get("rate_of_bare"), "{:.3f}")] if case.rated else []
+        cells += [_ratios(row.get("rate_of_bare"))] if case.rated else []
         cells += [f"{row['peak_mb'][0]:.0f}"] if one_shot else []
         lines.append(_line(cells))
     return "\n".join(lines)
@@ -108,7 +108,21 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _range(values: Sequence[float] | None, form: str) -> str:
-    if not values:
+    return _spread_out([form.format(value) for value in values or ()])
+
+
+def _ratios(values: Sequence[float] | None) -> str:
+    """Ratios in two digits: another run changes the third."""
+    return _spread_out([two_digits(value) for value in values or ()])
+
+
+def two_digits(value: float) -> str:
+    """A number with its first two digits: 0.026, 1.0, 16, 130."""
+    return f"{value:#.2g}" if value < 9.95 else f"{float(f'{value:.2g}'):.0f}"
+
+
+def _spread_out(texts: Sequence[str]) -> str:
+    if not texts:
         return ""
-    middle, least, most = (form.format(value) for value in values)
+    middle, least, most = texts
     return middle if least == most else f"{middle} ({least}–{most})"
