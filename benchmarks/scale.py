@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.cases import Contestant, end, spawn
-from benchmarks.figures import PAGE, today
+from benchmarks.figures import PAGE, today, two_digits
 from benchmarks.installing import peer_python
 from benchmarks.stores import Store, opened_store, redis_program
 from benchmarks.wire import SESSION_REVISION, WrongAnswer, http_listen, http_request, message, open_session
@@ -142,7 +142,7 @@ def idle() -> Iterator[list[str]]:
     for name, python in pythons.items():
         each = _each(Contestant(name, python, f"{name}_rows.py", ("http",)), "session", FEW, SESSIONS)
         ours = ours or each
-        yield [name, f"{each:.1f}", f"{each * SESSIONS / 1024:.0f}", f"{each / ours:.1f}"]
+        yield [name, f"{each:.1f}", f"{each * SESSIONS / 1024:.0f}", two_digits(each / ours)]
 
 
 def _each(contestant: Contestant, kind: str, few: int, many: int) -> float:
