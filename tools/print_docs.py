@@ -20,7 +20,7 @@ from typing import Any, is_typeddict
 
 import msgspec
 
-from gemel.install import HOSTS, SHORT_NAMES, Launch, entry_for, jsonc, toml
+from gemel.install import HOSTS, SHORT_NAMES, Host, Launch, entry_for, jsonc, toml
 from gemel.protocol.deviations import DEVIATIONS
 from gemel.protocol.limits import DEFAULT_LIMITS
 from tools import package_page
@@ -166,12 +166,21 @@ def group_options() -> str:
 
 
 def hosts() -> str:
-    """A section for each host that `gemel install` writes to: its files, and an entry."""
-    return "\n\n".join(_host(name) for name in HOSTS)
+    """The files of each host that `gemel install` writes to, and each form that an entry has in them."""
+    lines = ["| host | `--host` | your file | in a project | `--env TOKEN` becomes |", "|---|---|---|---|---|"]
+    forms: dict[str, list[str]] = {}
+    for name, host in HOSTS.items():
+        names = [name, *(short for short, full in SHORT_NAMES.items() if full == name)]
+        project = f"`{host.project}`" if host.project else ""
+        cells = [host.title, ", ".join(f"`{one}`" for one in names), _files(host), project, _token(host)]
+        lines.append(f"| {' | '.join(cells)} |")
+        forms.setdefault(_form(host), []).append(host.title)
+    sections = [f"### {', '.join(titles)}\n\n{form}" for form, titles in forms.items()]
+    return "\n".join(lines) + "\n\n`…` stands for what the last column has.\n\n" + "\n\n".join(sections)
 
 
-def _host(name: str) -> str:
-    host = HOSTS[name]
+def _files(host: Host) -> str:
+    """The user's file, on each platform where it differs."""
     homes = {"linux": ("Linux", "~"), "darwin": ("macOS", "~"), "win32": ("Windows", r"%USERPROFILE%")}
     environs = {"APPDATA": "C:/%APPDATA%"}
     places: dict[str, str] = {}
@@ -179,18 +188,29 @@ def _host(name: str) -> str:
         variables = {"HOME": home, "USERPROFILE": home, **(environs if platform == "win32" else {})}
         place = str(host.path(platform, variables)).removeprefix("C:/")
         places[title] = place.replace("/", "\\") if platform == "win32" else place
-    files = ", ".join(f"`{place}` ({title})" for title, place in places.items())
-    if places["Linux"] == places["macOS"]:
-        files = f"`{places['Linux']}`" + ("" if not host.files else f", on Windows `{places['Windows']}`")
-    short = next((f" or `--host {short}`" for short, full in SHORT_NAMES.items() if full == name), "")
-    project = f"; in a project `{host.project}`, with `--project`" if host.project else ""
+    if places["Linux"] != places["macOS"]:
+        return ", ".join(f"`{place}` ({title})" for title, place in places.items())
+    return f"`{places['Linux']}`" + (f", on Windows `{places['Windows']}`" if host.files else "")
+
+
+def _token(host: Host) -> str:
+    """How an entry refers to a variable of the host's environment."""
+    if host.variables:
+        return f"a name in `{host.variables}`"
+    return f"`{host.variable.replace('NAME', 'TOKEN')}`" if host.variable else "the value"
+
+
+def _form(host: Host) -> str:
+    """The file with one entry, with `…` for the value of a variable."""
     launch = Launch(
         ["/opt/weather/.venv/bin/python", "-P", "-m", "gemel", "run", "/opt/weather/weather.py"], {"TOKEN": "${TOKEN}"}
     )
     value = entry_for(host, launch, {"TOKEN": "…"}).value
+    if "env" in value:
+        value = {**value, "env": {"TOKEN": "…"}}
     syntax, language = (toml, "toml") if host.file.endswith(".toml") else (jsonc, "json")
     text = syntax.put("", (host.section, "weather"), value).rstrip()
-    return f"### {host.title}\n\n`--host {name}`{short}: {files}{project}.\n\n```{language}\n{text}\n```"
+    return f"```{language}\n{text}\n```"
 
 
 def _options(*kinds: type, without: type | None = None) -> str:
