@@ -260,8 +260,8 @@ class ClientGroupOptions(_CommonOptions, total=False):
     model_names: Annotated[
         bool,
         Option(
-            "Whether tools with names that models don't take (more than 64 characters, or others than letters, digits, `_` "
-            "and `-`) are listed under a short name with a digest of theirs.",
+            "Whether tools with names that models don't take (more than 64 characters, or characters other than letters, "
+            "digits, `_` and `-`) are listed under a short name that ends in a digest.",
             True,
             FLAG,
         ),
