@@ -44,6 +44,15 @@ def gemel(*words: str) -> subprocess.CompletedProcess[str]:
     return QUICK.run(*words)
 
 
+@pytest.mark.parametrize("words", [("skills", "list"), ("complete",)])
+def test_a_command_that_the_server_does_not_support_says_so(file: str, words: tuple[str, ...]) -> None:
+    rest = ("price", "count") if words == ("complete",) else ()
+    done = gemel(*words, file, *rest)
+    assert done.returncode == 1
+    assert done.stderr.startswith("gemel: Method not found: ")
+    assert done.stderr.endswith("; the server doesn't support this command\n")
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [

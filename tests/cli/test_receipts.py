@@ -208,4 +208,4 @@ async def _abandon(path: Path) -> None:
 def test_a_file_that_is_missing_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for action in ("verify", "show"):
         assert main(["receipts", action, str(tmp_path / "none.jsonl")]) == 1
-        assert capsys.readouterr().err == f"gemel: There is no file {tmp_path / 'none.jsonl'}\n"
+        assert capsys.readouterr().err == f"gemel: No such file: {tmp_path / 'none.jsonl'}\n"

@@ -18,7 +18,7 @@ RULE = '[[rule]]\neffect = "allow"\n'
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("rule = [\n", ":2: no TOML: "),
+        ("rule = [\n", ":2: not TOML: "),
         ('default = "maybe"\n', ':1: default is "allow", "deny" or "ask", not \'maybe\''),
         ('\ndefalt = "deny"\n', ":2: there is no 'defalt' in a policy: did you mean 'default'?"),
         ('rule = "all"\n', ":1: write each rule below a line [[rule]]"),

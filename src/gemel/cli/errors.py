@@ -7,7 +7,7 @@ import sys
 
 import msgspec
 
-from gemel.errors import CallError, GemelError, MissingClientCapability, Outcome, PeerError
+from gemel.errors import CallError, GemelError, MethodNotFound, MissingClientCapability, Outcome, PeerError
 
 #: How a server refuses to ask a client that can't answer, as an error or as the text of a result.
 NO_ELICITATION = "Missing required client capability: elicitation"
@@ -48,6 +48,8 @@ def _advice(exc: GemelError, options: argparse.Namespace | None) -> str:
         return "; the tool may have run"
     if isinstance(exc, PeerError) and exc.code == MissingClientCapability.code and NO_ELICITATION in exc.message:
         return f"; {HOW_TO_ANSWER}"
+    if isinstance(exc, PeerError) and exc.code == MethodNotFound.code:
+        return "; the server doesn't support this command"
     return ""
 
 

@@ -87,7 +87,7 @@ def read_policy(source: str | Path | Mapping[str, Any]) -> Rules:
     except tomllib.TOMLDecodeError as exc:
         found = re.search(r" \(at line (\d+), column \d+\)$", str(exc))
         line, reason = (found[1], str(exc)[: found.start()]) if found else (str(text.count("\n") + 1), str(exc))
-        raise DefinitionError(f"{path}:{line}: no TOML: {reason.removesuffix(' (at end of document)')}") from exc
+        raise DefinitionError(f"{path}:{line}: not TOML: {reason.removesuffix(' (at end of document)')}") from exc
     return _PolicyReader(_Places(str(path), text), content).rules()
 
 

@@ -140,7 +140,7 @@ def _found(path: Path) -> list[list[_ListedFile]]:
         if found == before:
             break
     if not found:
-        raise StartError(f"There is no file {path}")
+        raise StartError(f"No such file: {path}")
     return found
 
 

@@ -260,7 +260,9 @@ class Recording(Transport):
 
     def _read(self) -> RecordedSession:
         if not self.path.exists():
-            advice = "pass a target to record" if self._target is None else "record='once' records it"
+            advice = (
+                "make it with gemel record, or pass a target" if self._target is None else "record='once' records it"
+            )
             raise StartError(f"The recording {self.path} does not exist: {advice}")
         return parse_session(read_recording(self.path, self._max_bytes))
 

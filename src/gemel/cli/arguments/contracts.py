@@ -52,7 +52,7 @@ def _policy(command: CommandParser) -> None:
     command.add_argument("policy", metavar="POLICY", help="a TOML file with the rules")
     add_target(command)
     command.add_argument("--principal", metavar="NAME", help="the caller that is authenticated (default: nobody)")
-    command.add_argument("--scopes", default="", metavar="SCOPES", help="the scopes of the caller, with blanks between")
+    command.add_argument("--scopes", default="", metavar="SCOPES", help="the scopes of the caller, separated by spaces")
     command.add_argument(
         "--server",
         metavar="NAME",

@@ -88,7 +88,7 @@ def _ask_for_hosts() -> list[str] | None:
         return None
     while True:
         try:
-            answer = input("For which of them (names with blanks between, none to leave it)? ")
+            answer = input("Which of them (names, separated by spaces; Enter for none)? ")
         except EOFError:
             return []
         names = [SHORT_NAMES.get(name, name) for name in answer.replace(",", " ").split() if name != "none"]
