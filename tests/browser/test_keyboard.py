@@ -52,6 +52,16 @@ def test_a_tool_is_found_run_and_answered_by_keyboard_alone(open_page: Open) -> 
     expect(page.get_by_role("listbox", name="Tools")).to_be_focused()
 
 
+def test_enter_opens_what_the_filter_leaves(open_page: Open) -> None:
+    page = open_page("#/tools/forecast")
+    page.keyboard.press("/")
+    page.keyboard.type("flight")
+    expect(page.get_by_role("listbox", name="Tools").get_by_role("option")).to_have_count(1)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=2, name="book")).to_be_visible()
+
+
 def test_the_focus_stays_at_a_call_that_is_cancelled_by_key(open_page: Open) -> None:
     page = open_page("#/tools/watch_storm")
     call = run(page)

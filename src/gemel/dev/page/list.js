@@ -1,4 +1,4 @@
-// A list that draws only the rows in sight: a hundred thousand rows scroll like ten.
+// A list that draws only the rows in sight.
 import { fill, freshId, h } from "./dom.js";
 
 const OVERSCAN = 8;
@@ -69,7 +69,10 @@ export class VirtualList {
     const page = Math.max(1, Math.floor(this.box.clientHeight / this.rowHeight) - 1);
     const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity }[event.key];
     if (step && !event.ctrlKey && !event.metaKey && !event.altKey) this.#select(Math.max(0, Math.min(this.#items.length - 1, this.#at + step)));
-    else if (event.key === "Enter" || event.key === " ") this.onopen?.();
+    else if (event.key === "Enter" || event.key === " ") {
+      if (this.#at < 0) this.#select(0);
+      this.onopen?.();
+    }
     else return;
     event.preventDefault();
   }

@@ -202,7 +202,7 @@ async function startPage() {
   });
   drawHeader();
   route();
-  follow(0); // also what is still the current state of what was dropped
+  follow(0); // with the current state of what was dropped
 }
 
 startPage();
