@@ -124,7 +124,10 @@ PAGES: dict[str, Page] = {
         "Asking by page", "Questions on web pages, for clients without forms.", ("gemel.ask_by_page",), ("AskByPage",)
     ),
     "testing.md": Page(
-        "Testing", "Helpers for tests of servers and clients.", ("gemel.testing",), ("memory_pair", "both_eras")
+        "Testing",
+        "Helpers for tests of servers and clients.",
+        ("gemel.testing",),
+        ("memory_pair", "both_eras", "in_both_eras", "Recording", "ScriptedPeer", "WireLog"),
     ),
     "auth.md": Page(
         "Authorization",
