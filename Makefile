@@ -172,7 +172,7 @@ browser: .venv/.test
 	$(PIP) --group browser
 	npm install --silent --no-audit --no-fund --no-save --prefix .cache/browser axe-core@4.14.1
 	$(PY) -m tests.interop.peers node peers fastmcp > /dev/null
-	REQUIRE_BROWSER=1 PICTURES=$(PICTURES) $(PY) -m $(PYTEST) -rs tests/browser
+	REQUIRE_BROWSER=1 PICTURES=$(PICTURES) $(PY) -m $(PYTEST) -n 2 --dist loadfile -rs tests/browser
 
 HOST_PROGRAMS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.171.0 @google/gemini-cli@0.61.0
 hosts: .venv/.test
