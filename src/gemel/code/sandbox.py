@@ -14,7 +14,7 @@ import signal
 import sys
 from asyncio import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Raw
 
+from gemel.code.advice import Advise, told
 from gemel.errors import DefinitionError, Overloaded, ToolError, shorten
 from gemel.options import Check, SettingsMeta, check_values, is_number, whole
 from gemel.timeouts import time_limit
@@ -32,7 +33,6 @@ from gemel.version import missing_extra
 #: What a script can be given, and gives: JSON.
 Value: TypeAlias = object
 HostFunction: TypeAlias = Callable[..., Awaitable[Value]]
-Advise: TypeAlias = Callable[[str], Iterable[str]]
 
 _SECONDS = Check(lambda value: is_number(value) and value > 0, "use seconds, more than 0")
 _OPTIONS = {
@@ -53,49 +53,8 @@ _VARIABLES = frozenset(
 )
 #: Seconds beyond those that it may compute after which a process that says nothing is ended; before that it has to start.
 _GRACE, _START = 2.0, 20.0
-#: The longest text of an error, in characters.
-_ERROR = 4000
-#: Where the interpreter says that code is, in errors of types and of programs, and what is told instead.
-_PLACES = {"main.py:": "line ", "main.py": "script", "<python-input-0>": "script"}
-#: A type whose keys an error is about, and a key in its definition.
-_UNKNOWN_KEY = re.compile(r'Unknown key "[^"]*" for TypedDict `(\w+)`')
-_FIELD = re.compile(r"^    (\w+): ", re.MULTILINE)
 #: A line of Markdown around a script.
 _FENCE = re.compile(r"^\s*```\w*[^\S\n]*$", re.MULTILINE)
-_GATHER = (
-    "Call several tools at a time by `await asyncio.gather(one(…), other(…))`, those of a list by `gather(*calls)`"
-)
-_DICTIONARY = (
-    "What tools return are dictionaries: write `one['key']`, and a lambda for a method that isn't called at once"
-)
-_FUNCTIONS = "This Python has no yield, async for, async with, del, decorators of methods, and classes with bases: write functions"
-#: What a model can do about an error that has this in it.
-_ADVICE = {
-    "[unresolved-import]": (
-        "Import tools, as search_tools names them, of {modules}, and asyncio, collections, datetime, itertools, json, math, re"
-    ),
-    "[unresolved-reference]": (
-        "Import each tool: `from module import function`, of {modules}. A tool that fails raises RuntimeError. There are no "
-        "files, and not all functions of Python"
-    ),
-    "[too-many-positional-arguments]": "Write the name of each argument: `await function(name=…)`",
-    "symbol names after import": "A name that Python needs itself has a `_` behind it: `from module import import_`",
-    "CoroutineType[": "Write `await` before each call",
-    "Dict` has no attribute": _DICTIONARY,
-    "'dict' object has no attribute": _DICTIONARY,
-    "is not an iterator": "Write `next(iter(…))`: expressions with `for`, and functions such as `map`, give lists",
-    "Dict.items()": _DICTIONARY,
-    "found `date": "Dates and times are texts: write `.isoformat()`",
-    "syntax parser does not yet": _FUNCTIONS,
-    "[invalid-syntax] `async ": _FUNCTIONS,
-    "JSON object must be str": "A text that is a JSON object or array has been read: use it without json.loads",
-    "Module `asyncio` has no": _GATHER,
-    "function `gather` matches": _GATHER,
-    "feed time limit": "It may compute for {cpu:g} s: compute less, or in several scripts",
-    "worker killed": "It may compute for {cpu:g} s: compute less, or in several scripts",
-    "memory limit": "Its values may have {memory:,} bytes: keep less of the results of tools at a time",
-    "suspension limit": "It may call {calls} tools: do the rest in another script",
-}
 
 
 class ScriptLimits(msgspec.Struct, frozen=True, kw_only=True, metaclass=SettingsMeta):
@@ -274,10 +233,10 @@ async def run_script(
         raise ToolError(f"The script was ended{script.said()}: {reason}") from None
     except OSError as exc:
         raise ToolError(f"The sandbox can't be started: {shorten(str(exc))}") from exc
-    if ended.refused:
-        raise ToolError(f"The script was not run:\n{_told(ended.refused, modules, limits, advise)}")
-    if ended.failed:
-        raise ToolError(f"The script failed{script.said()}:\n{_told(ended.failed, modules, limits, advise)}")
+    if error := ended.refused or ended.failed:
+        what = "was not run" if ended.refused else f"failed{script.said()}"
+        stubs = {name: module.stubs for name, module in modules.items()}
+        raise ToolError(f"The script {what}:\n{told(error, stubs, msgspec.structs.asdict(limits), advise)}")
     return ScriptResult(msgspec.json.decode(ended.value), ended.printed)
 
 
@@ -427,25 +386,3 @@ def _kill(process: subprocess.Process) -> None:
                 os.killpg(process.pid, signal.SIGKILL)
             else:
                 process.kill()
-
-
-def _told(text: str, modules: Mapping[str, ScriptModule], limits: ScriptLimits, advise: Advise) -> str:
-    """Return an error without the names of files that only the interpreter knows, bounded, with what can be done about it."""
-    for place, name in _PLACES.items():
-        text = text.replace(place, name)
-    text = text.strip()
-    names = shorten(", ".join(modules), _ERROR) or "no modules of tools"
-    told = [
-        one.format(modules=names, **msgspec.structs.asdict(limits)) for sign, one in _ADVICE.items() if sign in text
-    ]
-    told = [*advise(text), *_keys(text, modules), *told]
-    text = text if len(text) <= _ERROR else f"{text[: _ERROR // 2]}\n…\n{text[-_ERROR // 2 :]}"
-    return "\n".join([text, *told])
-
-
-def _keys(text: str, modules: Mapping[str, ScriptModule]) -> Iterator[str]:
-    """Return the keys of the types that an error says have no such key."""
-    stubs = "\n".join(module.stubs for module in modules.values())
-    for name in dict.fromkeys(_UNKNOWN_KEY.findall(text)):
-        if defined := re.search(rf"^class {name}\(TypedDict\):\n((?:(?:    .*)?\n)*)", stubs, re.MULTILINE):
-            yield f"The keys of `{name}` are {', '.join(_FIELD.findall(defined[1]))}"
