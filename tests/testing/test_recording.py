@@ -217,7 +217,9 @@ def noted(where: list[str | None], progress: ProgressParams) -> None:
 
 
 async def test_without_a_file_and_a_target_there_is_one_line_of_advice(tmp_path: Path) -> None:
-    with pytest.raises(StartError, match=r"The recording .*none.jsonl does not exist: make it with gemel record, or pass a target"):
+    with pytest.raises(
+        StartError, match=r"The recording .*none.jsonl does not exist: make it with gemel record, or pass a target"
+    ):
         async with Client(Recording(tmp_path / "none.jsonl")):
             pass
 
