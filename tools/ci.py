@@ -114,6 +114,7 @@ def rotation(versions: Iterable[str]) -> tuple[Step, ...]:
         Step("lowest", "make lowest PART={}", 15, 180, parts),
         Step("cluster", "make cluster CLUSTER=--short", 8, 120, needs=("haproxy", "npm", "redis-server")),
         Step("hosts", "make hosts", 5, 60, needs=("npm",)),
+        Step("newcomer-all", "make newcomer", 8, 180),
         Step("agent-clients", "make agent-clients", 15, 180, needs=("npm",)),
         Step(
             "agent-adapters",
