@@ -137,7 +137,7 @@ interop-matrix: .venv/.test  # installs the peers that interop-tests needs
 	$(PY) -m tests.interop.run $(INTEROP)
 
 interop-tests: .venv/.test
-	REQUIRE_PEERS=1 $(PY) -m $(PYTEST) -n auto --dist loadfile -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py tests/migrate/test_originals.py tests/migrate/test_tables.py tests/migrate/test_lists.py tests/migrate/test_knowledge.py tests/interop/test_twins.py tests/interop/test_tasks.py tests/cluster/test_round_robin.py
+	REQUIRE_PEERS=1 $(PY) -m $(PYTEST) -n auto --dist loadfile -rs tests/proxy/test_chain.py tests/proxy/test_sse_peers.py tests/testing/test_foreign.py tests/migrate/test_originals.py tests/migrate/test_tables.py tests/migrate/test_lists.py tests/migrate/test_knowledge.py tests/interop/test_twins.py tests/interop/test_tasks.py tests/cluster/test_round_robin.py tests/docs/test_gateway_examples.py
 
 interop-auth: .venv/.test
 	$(PY) -m tests.interop.peers node peers examples > /dev/null

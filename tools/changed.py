@@ -5,7 +5,7 @@ Changed is what differs from the commit at which this branch left `main`, commit
 - a file of tests: itself
 - `src/gemel/client/cache.py`, and a helper such as `tests/client/site.py`: the test files in `tests/client`, without those of
   its subfolders, or in the nearest folder above that has some
-- a document: its examples, and the links of all documents; an example: `tests/docs/test_examples.py`
+- a document: its examples, and the links of all documents; an example: `tests/docs/test_*examples.py`
 - any other `folder/name.py`, such as a tool: `tests/test_name.py`, if there is one
 
 Long tests are left out, and where more than `MANY` files belong to a change, also the files that start programs.
@@ -68,7 +68,7 @@ def _select(file: Path, root: Path) -> Iterator[str]:
             yield f"tests/docs/test_blocks.py::test_what_a_document_shows_works[{file.as_posix()}]"
             yield "tests/docs/test_links.py"
     elif file.parts[0] == "examples":
-        yield "tests/docs/test_examples.py"
+        yield from (f"tests/docs/{test.name}" for test in (root / "tests/docs").glob("test_*examples.py"))
     elif file.suffix == ".py" and file.parts[0] == "tests" and file.name.startswith("test_"):
         yield file.as_posix()
     elif file.parts[0] == "tests" or file.parts[:2] == ("src", "gemel"):

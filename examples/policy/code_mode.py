@@ -19,13 +19,15 @@ from gemel.receipts import Receipts, verify
 FOLDER = Path(__file__).parent
 RECEIPTS = Path(os.environ.get("RECEIPTS") or Path(mkdtemp(), "receipts.jsonl"))
 
+SERVERS = os.environ.get("SERVERS") or {
+    "mcpServers": {
+        name: {"command": sys.executable, "args": ["-m", "gemel", "run", f"{FOLDER}/servers.py:{name}"]}
+        for name in ("library", "mail", "bank")
+    }
+}
+
 server = Server.from_config(
-    {
-        "mcpServers": {
-            name: {"command": sys.executable, "args": ["-m", "gemel", "run", f"{FOLDER}/servers.py:{name}"]}
-            for name in ("library", "mail", "bank")
-        }
-    },
+    SERVERS,
     middleware=[
         CodeMode(trust_hints=["library"]),
         Receipts(RECEIPTS, sync="written"),

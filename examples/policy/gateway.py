@@ -1,7 +1,8 @@
 """A gateway of three servers of others, each a process of its own, under the policy in `policy.toml`, with receipts of its calls.
 
 `python examples/policy/gateway.py` calls it as an agent would; the person at the terminal allows what costs at most 10.
-`gemel run examples/policy/gateway.py` serves it. `RECEIPTS` is the file of the receipts, by default one in a new folder.
+`gemel run examples/policy/gateway.py` serves it. `RECEIPTS` is the file of the receipts, by default one in a new folder;
+`SERVERS` is a configuration with the three servers, by default those of `servers.py`.
 """
 
 import asyncio
@@ -18,13 +19,15 @@ from gemel.receipts import Receipts, verify
 FOLDER = Path(__file__).parent
 RECEIPTS = Path(os.environ.get("RECEIPTS") or Path(mkdtemp(), "receipts.jsonl"))
 
+SERVERS = os.environ.get("SERVERS") or {
+    "mcpServers": {
+        name: {"command": sys.executable, "args": ["-m", "gemel", "run", f"{FOLDER}/servers.py:{name}"]}
+        for name in ("library", "mail", "bank")
+    }
+}
+
 server = Server.from_config(
-    {
-        "mcpServers": {
-            name: {"command": sys.executable, "args": ["-m", "gemel", "run", f"{FOLDER}/servers.py:{name}"]}
-            for name in ("library", "mail", "bank")
-        }
-    },
+    SERVERS,
     middleware=[Receipts(RECEIPTS, sync="written"), Policy(FOLDER / "policy.toml")],
 )
 
