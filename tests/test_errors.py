@@ -31,6 +31,7 @@ from gemel import (
     ResourceNotFound,
     ToolCallError,
     UnsupportedVersion,
+    WrongUrl,
     errors,
 )
 from gemel.errors import wire_error
@@ -52,6 +53,7 @@ from gemel.protocol.eras.stateless import STATELESS
         (HeaderMismatch("x"), -32020, 400, 200),
         (MissingClientCapability({"sampling": {}}), -32021, 400, 200),
         (UnsupportedVersion("x", []), -32022, 400, 200),
+        (WrongUrl("x"), -32600, 400, 400),
         (NotFinished("x"), 504, 200, 200),
         (ProtocolError("x", code=-32601), -32601, 404, 200),
         (ProtocolError("x", code=-32021), -32021, 400, 200),

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from gemel.errors import ToolCallError as ToolCallError
     from gemel.errors import ToolError as ToolError
     from gemel.errors import UnsupportedVersion as UnsupportedVersion
+    from gemel.errors import WrongUrl as WrongUrl
     from gemel.extensions.apps import Apps as Apps
     from gemel.extensions.apps import Csp as Csp
     from gemel.extensions.apps import tools_for_model as tools_for_model
@@ -292,6 +293,7 @@ _HOME = {
     "UnsupportedVersion": "gemel.errors",
     "UriTemplate": "gemel.server.features.uri_templates",
     "UrlElicitationRequired": "gemel.client.url_elicitation",
+    "WrongUrl": "gemel.errors",
     "content_to_text": "gemel.client.content",
     "current_context": "gemel.server.context",
     "declared_extension": "gemel.client.extensions",

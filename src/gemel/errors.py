@@ -8,6 +8,7 @@
     ├── ProtocolError            JSON-RPC error {code, message, data}; raise it in a handler to send it
     │   ├── ParseError               -32700  not JSON
     │   ├── InvalidRequest           -32600  not a valid request
+    │   │   └── WrongUrl                 the URL asks for what there is not
     │   ├── MethodNotFound           -32601
     │   ├── InvalidParams            -32602
     │   │   ├── InvalidEnvelope          a stateless request without its required `_meta`
@@ -151,6 +152,10 @@ class InvalidRequest(ProtocolError):
 
     code = -32600
     http_status = 400
+
+
+class WrongUrl(InvalidRequest):
+    """The URL of the request asks for what there is not. The HTTP status is 400 in both eras."""
 
 
 class MethodNotFound(ProtocolError):

@@ -63,7 +63,7 @@ async def test_a_list_that_there_is_not_is_refused_at_once(era: Any, query: str)
 
 
 async def test_requests_with_an_unknown_list_are_bad_requests() -> None:
-    """On the wire: 400 in the stateless era. Errors of the handshake era are bodies of 200; `initialize` makes no session."""
+    """The status says it in both eras, and `initialize` makes no session."""
     shop = Shop()
     meta = {PROTOCOL_VERSION: V2026_07, CLIENT_INFO: INFO, CLIENT_CAPABILITIES: {}}
     charge = {"name": "charge", "arguments": {"card": "1"}}
@@ -77,7 +77,7 @@ async def test_requests_with_an_unknown_list_are_bad_requests() -> None:
         params = {"protocolVersion": V2025_11, "capabilities": {}, "clientInfo": INFO}
         message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
         response = await http.post(f"{url}?tools=bad", json=message)
-        assert response.json()["error"]["code"] == -32600
+        assert (response.status_code, response.json()["error"]["code"]) == (400, -32600)
         assert "mcp-session-id" not in response.headers
     assert shop.log == []
 

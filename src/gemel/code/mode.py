@@ -23,11 +23,11 @@ from gemel.code.tools import MODES, OWN, CodeCall, ListMode, ToolCall, ToolSearc
 from gemel.errors import (
     CallError,
     DefinitionError,
-    InvalidRequest,
     MethodNotFound,
     Outcome,
     PeerError,
     ToolError,
+    WrongUrl,
     relayed,
     shorten,
 )
@@ -237,7 +237,7 @@ class CodeModeAround(ResultLimit):
         self._catalogues: OrderedDict[bytes, Catalogue] = OrderedDict()
 
     async def __call__(self, ctx: Context[Any], call_next: CallNext) -> Any:
-        """Serve the request. Raises InvalidRequest if the URL names a mode that there isn't, whatever is requested."""
+        """Serve the request. Raises WrongUrl if the URL names a mode that there isn't, whatever is requested."""
         if ctx.depth:
             return await call_next(ctx)
         mode = self._mode_for(ctx)
@@ -262,7 +262,7 @@ class CodeModeAround(ResultLimit):
         for mode in MODES:
             if asked == [mode]:
                 return mode
-        raise InvalidRequest(f"The URL has {_PARAMETER}={shorten(','.join(asked))}: use one of {', '.join(MODES)}")
+        raise WrongUrl(f"The URL has {_PARAMETER}={shorten(','.join(asked))}: use one of {', '.join(MODES)}")
 
     # ---------------------------------------------------------------- what there is
 

@@ -18,6 +18,7 @@ from gemel.errors import (
     MissingClientCapability,
     ProtocolError,
     ResourceNotFound,
+    WrongUrl,
 )
 from gemel.jsonrpc import ABSENT, RequestId
 from gemel.protocol.description import ServerDescription
@@ -128,12 +129,12 @@ class HandshakeEra(Era):
         return result if plan is None else plan(result)
 
     def finish_error(self, error: ProtocolError) -> tuple[ProtocolError, int]:
-        """Errors of the protocol are bodies of successful HTTP responses, except for those of authorization."""
+        """Errors of the protocol are bodies of successful HTTP responses, except for those of authorization and of the URL."""
         if type(error) is ResourceNotFound:
             return ProtocolError(error.error.message, error.error.data, code=_RESOURCE_NOT_FOUND), 200
         if type(error) is MissingClientCapability:  # its code exists only in the stateless era
             return InvalidRequest(error.error.message, error.error.data), 200
-        return error, error.http_status if type(error) is InsufficientScope else 200
+        return error, error.http_status if type(error) in (InsufficientScope, WrongUrl) else 200
 
     def elicitation_id(self) -> str | None:
         from secrets import token_urlsafe
