@@ -91,6 +91,22 @@ async def test_proxy_serves_all_servers_of_a_configuration_in_code_mode(configur
 
 @needs_sandbox
 @pytest.mark.parametrize("era", ERAS)
+async def test_query_code_of_a_proxy_calls_only_servers_that_are_trusted(configuration: str, era: str) -> None:
+    trusting = ["--code", "--trust-hints", "sto*", "--trust-hints", "other"]
+    async with started([*GEMEL, "proxy", configuration, "--to", "stdio", *trusting], era) as client:
+        arguments = {"code": "import store\nawait store.price(item='tea')"}
+        assert (await client.call_tool("query_code", arguments)).text == "3"
+        for code in ("import shop\nawait shop.price(item='tea')", "import store\nawait store.seen()"):
+            assert (await client.call_tool("query_code", {"code": code}, raise_on_error=False)).is_error
+
+
+def test_trusted_hints_need_something_that_looks_at_them(configuration: str) -> None:
+    done = QUICK.run("proxy", configuration, "--trust-hints", "shop")
+    assert (done.returncode, done.stderr) == (1, "gemel: --trust-hints needs --policy or --code\n")
+
+
+@needs_sandbox
+@pytest.mark.parametrize("era", ERAS)
 async def test_proxy_serves_one_server_in_code_mode(shop: str, era: str) -> None:
     async with started([*GEMEL, "proxy", "--code", shop, "--to", "stdio"], era) as client:
         assert await names(client) == SCRIPTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gemel.errors import DefinitionError, StartError
@@ -12,12 +13,13 @@ if TYPE_CHECKING:
     from gemel.server.server import Server
 
 
-def use_code_mode(server: Server[Any], mode: ListMode | None) -> None:
+def use_code_mode(server: Server[Any], mode: ListMode | None, trust_hints: Sequence[str] = ()) -> None:
     """Put code mode around a server, outside of all its middleware, which sees each call within.
 
     Args:
         server: The server, which doesn't run yet.
         mode: The mode; None for none.
+        trust_hints: The servers elsewhere whose hints are believed, as globs.
 
     Raises:
         StartError: Scripts can't run here.
@@ -33,4 +35,4 @@ def use_code_mode(server: Server[Any], mode: ListMode | None) -> None:
         except DefinitionError:
             text = f"--code needs the extra code, which --code=search does not: {install_command('code')}"
             raise StartError(text) from None
-    server.add_middleware(CodeMode(mode), outermost=True)
+    server.add_middleware(CodeMode(mode, trust_hints=trust_hints), outermost=True)

@@ -54,6 +54,13 @@ def _proxy(command: CommandParser) -> None:
     command.add_argument(
         "--policy", metavar="FILE", help="a TOML file with rules that allow, deny or ask about calls of tools"
     )
+    command.add_argument(
+        "--trust-hints",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="believe what this server says about its tools (a glob; repeat it): for --policy, and for query_code of --code",
+    )
     command.add_argument("--receipts", metavar="FILE", help="write a line to this file for each tool call that ended")
     command.add_argument(
         "--receipts-key-env", metavar="NAME", help="an environment variable with the key of the receipts"

@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     to: Literal["stdio", "http"] = options.to or ("stdio" if on_http else "http")
     address = http_options(options, http=to == "http", needs="--to http")
     server = _server(options, to)
-    use_code_mode(server, options.code)
+    use_code_mode(server, options.code, options.trust_hints)
     with Console(options):
         server.run(to, **address)
     return 0
@@ -60,5 +60,7 @@ def _middleware(options: argparse.Namespace) -> list[Any]:
     if options.policy is not None:
         from gemel.policies import Policy
 
-        middleware.append(Policy(options.policy))
+        middleware.append(Policy(options.policy, trust_hints=options.trust_hints))
+    elif options.trust_hints and options.code is None:
+        raise StartError("--trust-hints needs --policy or --code")
     return middleware
