@@ -252,13 +252,17 @@ class Site:
 
     async def session(self, revision: str = V2025_11, **headers: str) -> dict[str, str]:
         """Shake hands; the headers for what follows."""
-        first = {**JSON_HEADERS, **headers}
-        reply = await self.ask(first, initialize(revision))
-        assert reply.status == 200, reply.body
-        mine = {**first, "Mcp-Session-Id": reply.headers["mcp-session-id"], "MCP-Protocol-Version": revision}
+        mine = await self.begin_session(revision, **headers)
         done = await self.ask(mine, {"jsonrpc": "2.0", "method": "notifications/initialized"})
         assert (done.status, done.body) == (202, b"")
         return mine
+
+    async def begin_session(self, revision: str = V2025_11, **headers: str) -> dict[str, str]:
+        """Send `initialize` alone; the headers for what follows."""
+        first = {**JSON_HEADERS, **headers}
+        reply = await self.ask(first, initialize(revision))
+        assert reply.status == 200, reply.body
+        return {**first, "Mcp-Session-Id": reply.headers["mcp-session-id"], "MCP-Protocol-Version": revision}
 
     async def listen(self, session: Mapping[str, str], last_event_id: str | None = None) -> Wire:
         """Open the GET stream of a session."""

@@ -108,6 +108,19 @@ async def test_a_question_is_answered_through_another_process(pair: list[App]) -
     assert text_of(await wire.message()) == "file:///x"
 
 
+async def test_a_question_waits_for_no_handshake_that_ended_in_another_process(
+    pair: list[App], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gemel.session.INITIALIZED_SECONDS", 3600.0)
+    a, b = pair
+    session = await a.site.begin_session()
+    done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert (await b.site.ask(session, done)).status == 202
+    wire = await a.site.call(session, handshake_call("ask"))
+    await wire.head()
+    assert (await wire.message())["method"] == "roots/list"
+
+
 async def test_a_question_is_refused_through_another_process(pair: list[App]) -> None:
     a, b = pair
     session = await a.site.session()

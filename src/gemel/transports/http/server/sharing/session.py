@@ -327,6 +327,9 @@ class SharedSession(HttpSession):
     async def post(self, inbound: Inbound | bytes, origin: Origin, exchange: Exchange, accepts: int) -> None:
         """Take the message of one POST, or pass it on to the process that waits for it."""
         if type(inbound) is Call and inbound.id is not None:
+            if inbound.method != "ping":
+                # `notifications/initialized`, which came before, may have reached another process.
+                self.session.connection.handshake.finish()
             await super().post(inbound, origin, exchange, accepts)
         else:
             await self._post_other(inbound, origin, exchange, accepts)
