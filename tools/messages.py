@@ -25,6 +25,7 @@ CURES = {
     "ToolError": "Raised by tools, for the model: it can correct its call.",
     "ProtocolError": "The request is wrong, or the server can't serve it: compare it with the specification.",
     "InvalidRequest": "The client sent something that is no request at this point: report it to its author.",
+    "WrongUrl": "Correct the URL.",
     "InvalidParams": "Correct the parameters.",
     "ParseError": "The sender wrote something that is not JSON, often by `print` to standard output.",
     "MethodNotFound": "The server has no such method in this revision: look at its capabilities first.",
