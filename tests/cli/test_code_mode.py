@@ -100,6 +100,14 @@ async def test_query_code_of_a_proxy_calls_only_servers_that_are_trusted(configu
             assert (await client.call_tool("query_code", {"code": code}, raise_on_error=False)).is_error
 
 
+@needs_sandbox
+async def test_one_server_of_a_configuration_is_trusted_by_its_name(configuration: str) -> None:
+    command = [*GEMEL, "proxy", f"{configuration}:store", "--to", "stdio", "--code", "--trust-hints", "store"]
+    async with started(command, "2026") as client:
+        code = "import store\nawait store.price(item='tea')"
+        assert (await client.call_tool("query_code", {"code": code})).text == "3"
+
+
 def test_trusted_hints_need_something_that_looks_at_them(configuration: str) -> None:
     done = QUICK.run("proxy", configuration, "--trust-hints", "shop")
     assert (done.returncode, done.stderr) == (1, "gemel: --trust-hints needs --policy or --code\n")

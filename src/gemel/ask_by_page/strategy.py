@@ -238,9 +238,8 @@ class PageElicitation(RetriedElicitation[PageState]):
             return await self._require(others)
         asked = await self._ask_all()
         are_open = self._call.method == "tools/call" and asked.keys() <= self._consented - self._new
-        if not self._by_url or (
-            are_open and not others
-        ):  # who was waited for in vain is not asked to open a page again
+        # A user who was waited for in vain is not asked to open the page again.
+        if not self._by_url or (are_open and not others):
             return await self._tell(asked)
         for key, token in asked.items():
             url = await self._pages.address(token, self._audience)

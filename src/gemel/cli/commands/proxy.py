@@ -41,7 +41,7 @@ def _server(options: argparse.Namespace, to: Literal["stdio", "http"]) -> Server
     if path is None:
         client = client_for(options)
         entry = CONFIGURED.fullmatch(options.target)
-        if options.policy is not None and entry is not None:
+        if entry is not None:
             given["name"] = entry["name"]
         return proxy(client, limits=client.limits, **given)
     return gateway(path, client_of=lambda entry: client_of_entry(options, entry), limits=limits_of(options), **given)
